@@ -30,9 +30,9 @@ ConfigMap that holds the configuration, and - is standard input.
 --against compares the file with the one that is in use: it prints the changes and the risks
 that serve logs when it reloads the file.
 
---scheduler reads kube-scheduler's configuration instead, and reports what kube-scheduler
-rejects, what it silently does otherwise than one expects, and, with FILE, what does not go with
-the configuration of Outboard. --cluster also reads nodes, pods, ResourceSlices, Services and
+--scheduler reads kube-scheduler's configuration instead, and reports what makes pods fail or be
+placed wrongly in its extenders and in Outboard's plugin, and, with FILE, what does not go with
+the configuration of Outboard. --cluster also reads nodes, pods, Services and
 endpoints, and the flags of kube-scheduler's pods. Without --scheduler, it reads both
 configurations and their certificates from the ConfigMaps and Secrets that the Deployments in
 --outboard-namespace mount. The command changes nothing: each finding says what to write, and

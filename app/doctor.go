@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,14 +50,12 @@ func (o *wiringOptions) input(ctx context.Context, file string, stdin io.Reader,
 			return in, err
 		}
 	}
-	var outboard []byte
 	if file != "" {
 		types.Unserved = types.Unserved || o.scheduler != "" && in.PluginOnly()
-		if in.Config, outboard, err = readConfig(file, types); err != nil {
+		if in.Config, _, err = readConfig(file, types); err != nil {
 			return in, err
 		}
 	}
-	in.FromManifests(outboard)
 	if o.cluster {
 		namespace := ""
 		if o.fromNamespace {
@@ -104,24 +101,13 @@ func count(findings []doctor.Finding, severity doctor.Severity) (n int) {
 	return n
 }
 
-// diagnosis writes the findings as text, how many there are, and what is not checked. Inherent
-// ones, which a right file has too, have no line.
+// diagnosis writes the findings as text, how many there are, and what is not checked.
 func diagnosis(w io.Writer, findings []doctor.Finding, omissions []doctor.Omission) error {
 	var b strings.Builder
-	var inherent []string
 	for i := range findings {
-		if f := &findings[i]; f.Inherent() {
-			inherent = append(inherent, f.Code)
-		} else {
-			b.WriteString(f.Text())
-		}
+		b.WriteString(findings[i].Text())
 	}
-	fmt.Fprintf(&b, "errors: %d, warnings: %d, notes: %d", count(findings, doctor.Error), count(findings, doctor.Warning), count(findings, doctor.Note))
-	if len(inherent) > 0 {
-		slices.Sort(inherent)
-		fmt.Fprintf(&b, " (%s: outboard check --explain CODE)", strings.Join(slices.Compact(inherent), ", "))
-	}
-	b.WriteString("\n")
+	fmt.Fprintf(&b, "errors: %d, warnings: %d, notes: %d\n", count(findings, doctor.Error), count(findings, doctor.Warning), count(findings, doctor.Note))
 	b.WriteString(doctor.OmissionsText(omissions))
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -47,24 +47,23 @@ func TestDoctor(t *testing.T) {
 		want  []string
 		not   string
 	}{
-		{name: "errors", args: []string{"--scheduler", wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: outboard check --explain IgnorableBinder\n", "errors: 1, warnings: 0, notes: 1 (BatchingDisabled: outboard check --explain CODE)\nnot checked: Outboard's configuration (FILE names it)\nnot checked: the cluster (--cluster reads it)\n"}},
-		{name: "no errors", args: []string{"--scheduler", right}, want: []string{"errors: 0, warnings: 0, notes: 1 (BatchingDisabled: outboard check --explain CODE)\n"}, not: right},
-		{name: "every note, as JSON", args: []string{"--scheduler", right, "-o", "json"}, want: []string{"\"code\": \"BatchingDisabled\""}},
+		{name: "errors", args: []string{"--scheduler", wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: outboard check --explain IgnorableBinder\n", "errors: 1, warnings: 0, notes: 0\nnot checked: Outboard's configuration (FILE names it)\nnot checked: the cluster (--cluster reads it)\n"}},
+		{name: "no errors", args: []string{"--scheduler", right}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}, not: right},
 		{name: "a version", args: []string{"--scheduler", right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
 		{name: "with Outboard's configuration", args: []string{"--scheduler", right, outboard}, want: []string{"errors: 0"}},
 		{name: "the configuration of a plugin", args: []string{"--scheduler", plugin}, want: []string{"not checked: /etc/none.yaml (not on this machine)\nnot checked: what the policies of Outboard's plugin need in profiles[0].plugins (its configuration is not known: FILE names it)\n"}, not: "PluginNotEnabled"},
 		{name: "a configuration without serving for a plugin", args: []string{"--scheduler", plugin, file(t, header+"profiles: [{policies: [{type: GPUMemory}]}]\n")}, fails: true,
-			want: []string{"[ERROR PluginNotEnabled] profiles[0].plugins.bind: plugins.bind does not list Outboard, and GPUMemory allocates resources\n"}, not: "none.yaml"},
+			want: []string{"[ERROR PluginNotEnabled] profiles[0].plugins.bind: Outboard is not the first in plugins.bind, and GPUMemory allocates resources\n"}, not: "none.yaml"},
 		{name: "a configuration for a plugin that allocates nothing", args: []string{"--scheduler", plugin, outboard}, not: "PluginNotEnabled"},
 		{name: "manifests", args: []string{"--scheduler", "../deploy/scheduler.yaml", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
-		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nIf an extender that binds is ignorable, "}, not: "SeveralBinders"},
-		{name: "the last code", args: []string{"--explain", "podlevelresources"}, want: []string{"PodLevelResources\n\n"}},
-		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"Outboard? (docs/wiring.md)"}, not: "]("},
+		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nWhile an ignorable extender "}, not: "StrictForAllPods"},
+		{name: "the last code", args: []string{"--explain", "resourcenotreported"}, want: []string{"ResourceNotReported\n\n"}},
+		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"by hand (docs/without-a-scheduler.md)"}, not: "]("},
 		{name: "a code with a link to the web", args: []string{"--explain", "EmptyNodeInfos"}, want: []string{"kubernetes #141781 (https://github.com/kubernetes/kubernetes/issues/141781)"}},
 		{name: "a code with a typing error", args: []string{"--explain", "IgnoreableBinder"}, fails: true, want: []string{"did you mean IgnorableBinder?"}},
-		{name: "a part of codes", args: []string{"--explain", "verb"}, fails: true, want: []string{"did you mean NoVerb or VerbNotServed? --explain list prints all codes"}},
+		{name: "a part of codes", args: []string{"--explain", "verb"}, fails: true, want: []string{"did you mean VerbNotServed or VerbNotCalled? --explain list prints all codes"}},
 		{name: "no such code", args: []string{"--explain", "Nope"}, fails: true, want: []string{`"Nope": no finding has this code: --explain list prints all codes`}, not: "Syntax"},
-		{name: "all codes", args: []string{"--explain", "list"}, want: []string{"Syntax                    The file is not valid YAML, has a key twice, or holds no configuration.\nIndentation  ", "\nPodLevelResources  "}},
+		{name: "all codes", args: []string{"--explain", "list"}, want: []string{"Syntax                    kube-scheduler cannot read the file: ", "\nResourceNotReported  "}},
 		{name: "neither file nor code", fails: true, want: []string{"FILE is missing: usage: outboard check [FILE]"}},
 		{name: "a namespace without a cluster", args: []string{"--outboard-namespace", "ns", "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
 		{name: "no file", args: []string{"--scheduler", filepath.Join(t.TempDir(), "none")}, fails: true, want: []string{"no such file"}},
@@ -93,11 +92,11 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// A cluster without a namespace and without the Ledger resource.
+// A cluster without the namespace.
 func TestDoctorReadsCluster(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/api/v1/namespaces/gone", "/apis/outboard.dev/v1alpha1":
+		case "/api/v1/namespaces/gone":
 			http.NotFound(w, r)
 		case "/version":
 			_, _ = io.WriteString(w, `{"major": "1", "minor": "34", "gitVersion": "v1.34.0"}`)
@@ -110,7 +109,6 @@ func TestDoctorReadsCluster(t *testing.T) {
 	kubeconfig := file(t, `{"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a"}}],`+
 		`"clusters": [{"name": "a", "cluster": {"server": "`+api.URL+`"}}]}`)
 	scheduler := schedulerFile(t, strings.Replace(ignorableBinder, "ignorable: true", "ignorable: false", 1))
-	allocates := file(t, plain+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
 	for _, tt := range []struct {
 		args   []string
 		status int
@@ -120,7 +118,6 @@ func TestDoctorReadsCluster(t *testing.T) {
 		{[]string{"--outboard-namespace", "gone"}, 2, "there is no namespace gone", "no Deployment"},
 		{[]string{"--outboard-namespace", "empty"}, 2, "no Deployment in empty runs kube-scheduler", "no namespace"},
 		{[]string{"--scheduler", scheduler, "--outboard-namespace", "gone"}, 2, "there is no namespace gone", "ERROR"},
-		{[]string{"--scheduler", scheduler, allocates}, 1, "[ERROR LedgersNotServed] profiles[0]: ", "no namespace"},
 	} {
 		out, err := execute(t, append([]string{"check", "--kubeconfig", kubeconfig}, tt.args...)...)
 		if err != nil {

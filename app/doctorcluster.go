@@ -9,12 +9,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
@@ -48,9 +46,6 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 		optional("endpointslices", eachPage(ctx, "EndpointSlices", api.DiscoveryV1().EndpointSlices("").List, func(l *discoveryv1.EndpointSliceList) {
 			c.EndpointSlices = append(c.EndpointSlices, l.Items...)
 		})),
-		optional("resourceslices", served(eachPage(ctx, "ResourceSlices", api.ResourceV1().ResourceSlices().List, func(l *resourcev1.ResourceSliceList) {
-			c.ResourceSlices = append(c.ResourceSlices, l.Items...)
-		}))),
 	)
 	if namespace != "" {
 		err = errors.Join(err, eachPage(ctx, "Deployments", api.AppsV1().Deployments(namespace).List, func(l *appsv1.DeploymentList) {
@@ -63,8 +58,6 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 			}
 		}
 	}
-	_, missing := api.Discovery().RESTClient().Get().AbsPath("/apis", ledger.GroupVersion.String()).DoRaw(ctx)
-	c.NoLedgers = apierrors.IsNotFound(missing)
 	type object struct{ namespace, name string }
 	configMap := once(func(o object) (*corev1.ConfigMap, error) {
 		return api.CoreV1().ConfigMaps(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
@@ -83,15 +76,6 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 		return loaded(endpoint{object{namespace, pod}, port})
 	}
 	return c, err
-}
-
-// served returns the error of a list, or nil if the API server does not serve the resource: then
-// there are no such objects.
-func served(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // once returns a function that calls read once for each key, since several checks need the same

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -85,7 +86,7 @@ func withoutLink(text string) string {
 	case strings.Contains(m[2], "://"):
 		return m[1] + " (" + m[2] + ")"
 	case page != "":
-		return m[1] + " (" + strings.TrimPrefix(page, "../../../") + ")"
+		return m[1] + " (" + path.Join("docs", "reference", page) + ")"
 	}
 	return m[1]
 }

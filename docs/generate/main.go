@@ -1,5 +1,5 @@
 // Command generate writes the reference pages in docs/reference from the code: from the schema of
-// configuration files, the registered metrics, the codes of findings and the command line. Run it
+// configuration files, the registered metrics, and the command line. Run it
 // in the root of the repository.
 package main
 
@@ -18,7 +18,6 @@ type page struct {
 var pages = []page{
 	{"docs/reference/commands.md", commands},
 	{"docs/reference/configuration.md", configuration},
-	{"docs/reference/findings.md", findings},
 	{"docs/reference/metrics.md", metrics},
 }
 

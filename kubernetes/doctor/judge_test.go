@@ -251,6 +251,9 @@ func (j *judge) refusal(f *judged) {
 			j.machine++
 			continue
 		}
+		if !c.ofExtenders() {
+			continue // it is kube-scheduler's to say
+		}
 		j.complaints++
 		if slices.ContainsFunc(f.findings, func(found doctor.Finding) bool {
 			return c.names(found, f.above) || strings.Contains(found.Message, f.refusal.Error())
@@ -262,7 +265,7 @@ func (j *judge) refusal(f *judged) {
 		}
 	}
 	switch kind := pattern(f.refusal.Error()); {
-	case len(all) == 0 || all[0].machine != "":
+	case !anyFound && len(lost) == 0:
 	case errorsOf(f.findings) == 0:
 		j.missed++
 		j.disagree("(a) no ERROR: "+kind, f, "")

@@ -147,16 +147,21 @@ func complaints(tb testing.TB, err error) (all []complaint) {
 	return all
 }
 
+// ofExtenders reports whether the complaint is about an extender, or about the file as a whole.
+func (c complaint) ofExtenders() bool {
+	return c.line > 0 || c.file || slices.ContainsFunc(c.paths, func(path string) bool { return path == "kind" || strings.HasPrefix(path, "extender") })
+}
+
 // names reports whether the finding is about what the complaint is about. The configuration begins after so many lines of the file;
 // below 0, its lines are not those of the file.
 func (c complaint) names(f doctor.Finding, above int) bool {
 	switch {
 	case f.Severity != doctor.Error:
 		return false
-	case f.Code == "Indentation":
+	case strings.HasSuffix(f.Message, "not indented"):
 		return true // one finding about all fields that have lost their place
 	case c.line > 0 && above < 0:
-		return f.Code == "Syntax" || strings.HasSuffix(f.Message, "is set twice") || strings.HasPrefix(f.Message, "Duplicate field")
+		return f.Code == "Syntax"
 	case c.line > 0:
 		// Two parsers name the place of an error or the end of the token before it.
 		return f.Line-above >= c.line-1 && f.Line-above <= c.line+1

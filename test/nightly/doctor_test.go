@@ -44,7 +44,7 @@ func TestDoctorUnverifiedHTTPS(t *testing.T) {
 	o := th.Outboard(theater.WebLimit + theater.MutualTLS) // for its CA
 	right := strings.Replace(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter"}), o.URL, url, 1)
 	config := right[:strings.Index(right, "  tlsConfig:")]
-	th.Diagnosed("UnverifiedHTTPS", config, right)
+	th.Diagnosed("UnverifiedServer", config, right)
 
 	scheduler := th.Scheduler(config)
 	th.Bound(controlplane.PodSpec{Name: "first"})
@@ -115,7 +115,7 @@ func TestDoctorConsequences(t *testing.T) {
 		wrong, right            func(stage.Outcome) bool
 	}{
 		{
-			code: "BindNotCalled", o: shared, pod: theater.GPUPod("gpu", 2),
+			code: "VerbNotCalled", o: shared, pod: theater.GPUPod("gpu", 2),
 			config:    strings.Replace(theater.GPUShareScheduler(shared), "  bindVerb: bind\n", "", 1),
 			corrected: theater.GPUShareScheduler(shared),
 			wrong: func(p stage.Outcome) bool {
@@ -132,7 +132,7 @@ func TestDoctorConsequences(t *testing.T) {
 			wrong:     func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "404") }, right: placed,
 		},
 		{
-			code: "NoClientCertificate", o: secret, pod: controlplane.PodSpec{Name: "certificate"},
+			code: "ClientCertificate", o: secret, pod: controlplane.PodSpec{Name: "certificate"},
 			config:    strings.Replace(theater.SchedulerConfig(theater.Extender{Outboard: secret, Verbs: "filter"}), ", certFile: "+secret.CertFile+", keyFile: "+secret.KeyFile, "", 1),
 			corrected: theater.SchedulerConfig(theater.Extender{Outboard: secret, Verbs: "filter"}),
 			// kube-scheduler has sent its request when Outboard refuses it. It may report that the

@@ -118,8 +118,8 @@ var wirings = []wiring{
 	{name: "query in a verb", changes: []string{"filterVerb: filter", "filterVerb: filter?x=1"}, works: true},
 	{name: "foreign extender with a query", changes: []string{"extenders:\n", "extenders:\n" + othersExtender("FOREIGN/?x=1")}, works: true},
 	{name: "foreign extender twice", changes: []string{"extenders:\n", "extenders:\n" + othersExtender("FOREIGN") + othersExtender("FOREIGN")}, works: true},
-	{name: "insecure", changes: []string{"caFile: ca", "insecure: true"}, works: true, besides: []string{"UnverifiedHTTPS"}},
-	{name: "no CA", changes: []string{"    caFile: ca\n", ""}, works: true, besides: []string{"UnverifiedHTTPS"}},
+	{name: "insecure", changes: []string{"caFile: ca", "insecure: true"}, works: true, besides: []string{"UnverifiedServer"}},
+	{name: "no CA", changes: []string{"    caFile: ca\n", ""}, works: true, besides: []string{"UnverifiedServer"}},
 
 	{name: "http to TLS", changes: []string{"URL", "http://HOST", tlsOfScheduler, ""}},
 	{name: "http to TLS with enableHTTPS", changes: []string{"URL", "http://HOST"}},
@@ -397,9 +397,9 @@ func TestWiringsThatPreempt(t *testing.T) {
 			if called := answered(th, o, "preempt"); called != w.works {
 				t.Errorf("preempt is called: %t, want %t", called, w.works)
 			}
-			reported := slices.ContainsFunc(findingsOf(th, o, scheduler), func(f doctor.Finding) bool { return f.Code == "PreemptNeverCalled" })
+			reported := slices.ContainsFunc(findingsOf(th, o, scheduler), func(f doctor.Finding) bool { return f.Code == "VerbNotCalled" })
 			if reported == w.works {
-				t.Errorf("doctor reports PreemptNeverCalled: %t", reported)
+				t.Errorf("doctor reports VerbNotCalled: %t", reported)
 			}
 		})
 	}

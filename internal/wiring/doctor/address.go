@@ -86,42 +86,32 @@ func (e *extenderAt) inCertificate() bool {
 	return len(chain) > 0 && chain[0].VerifyHostname(host) == nil
 }
 
-// port checks that a call of this machine arrives at serving.address. Ports of Services on nodes
-// arrive there, too.
+// port checks that the call arrives at serving.address. Ports of Services on nodes are forwarded.
+// Without TLS, WrongScheme reports calls of other machines.
 func (e *extenderAt) port() {
-	u := e.url()
-	if hostOf(u.Hostname()) != "loopback" {
-		return
-	}
-	_, port, err := net.SplitHostPort(e.Config.Serving.Address)
+	u, address := e.url(), e.Config.Serving.Address
+	host, port, err := net.SplitHostPort(address)
 	n, _ := strconv.Atoi(portOf(u))
-	if err != nil || port == portOf(u) || port == "0" || onNodes(n) {
+	here := hostOf(u.Hostname()) == "loopback"
+	if err != nil || here && (port == portOf(u) || port == "0") {
 		return
 	}
-	corrected := *u
-	corrected.Host = net.JoinHostPort(u.Hostname(), port)
-	e.report(Error, "WrongPort", "urlPrefix", fmt.Sprintf("the port is %s, and Outboard listens at %s", portOf(u), e.Config.Serving.Address), "every call fails", "write urlPrefix: "+corrected.String())
-	e.extender.URLPrefix = corrected.String() // the other findings are about that
+	switch {
+	case here && !onNodes(n):
+		corrected := *u
+		corrected.Host = net.JoinHostPort(u.Hostname(), port)
+		e.report(Error, "NoEndpoints", "urlPrefix", fmt.Sprintf("the port is %s, and Outboard listens at %s", portOf(u), address), "every call fails", "write urlPrefix: "+corrected.String())
+		e.extender.URLPrefix = corrected.String() // the other findings are about that
+	case hostOf(host) == "loopback" && (here || e.Config.Serving.TLS != nil):
+		severity := Error
+		if e.chartServes() {
+			severity = Warning
+		}
+		e.elsewhere(severity, "NoEndpoints", e.ConfigFile, "serving.address", fmt.Sprintf("Outboard listens at %s, and kube-scheduler calls %s", address, u.Host),
+			"only callers on the same machine or in the same pod reach a loopback address: every call fails",
+			"set serving.address: 0.0.0.0:8443, with serving.tls.clientCAFile; if the Helm chart installs the file, ignore this: the chart sets serving.address")
+	}
 }
 
 // onNodes reports whether a port is one that Services have on nodes, by default.
 func onNodes(port int) bool { return port >= 30000 && port <= 32767 }
-
-// unreachable says what the extender calls if Outboard listens at a loopback address, and the call
-// does not arrive there; "" if it does. Without TLS, PlainHTTP and TLSNotServed report calls of
-// other machines.
-func (e *extenderAt) unreachable() string {
-	u := e.url()
-	host, port, err := net.SplitHostPort(e.Config.Serving.Address)
-	if err != nil || hostOf(host) != "loopback" {
-		return ""
-	}
-	n, _ := strconv.Atoi(portOf(u))
-	switch same := hostOf(u.Hostname()) == "loopback"; {
-	case same && onNodes(n) && port != portOf(u) && port != "0":
-		return fmt.Sprintf("%s calls port %d of a node", e.path, n)
-	case !same && e.Config.Serving.TLS != nil:
-		return e.path + " calls " + u.Host
-	}
-	return ""
-}

@@ -1,8 +1,6 @@
 package doctor
 
-import _ "embed"
+import "outboard.dev/outboard/docs/reference"
 
-// Codes is codes.md, which has a section for each code of a finding.
-//
-//go:embed codes.md
-var Codes string
+// Codes is the page about findings, with a section for each code.
+var Codes = reference.Findings

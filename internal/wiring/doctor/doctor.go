@@ -72,9 +72,7 @@ type Input struct {
 	namespace      string             // that of FromNamespace
 	deployed       bool               // the file is from the cluster: File is the key of its object
 	configDeployed bool               // so is Config
-	wired          []deployed         // the containers in the namespace with a configuration
 	outboardHere   *appsv1.Deployment // the only one in the namespace that runs Outboard
-	manifests      *Cluster           // the objects of FromManifests; nil: none
 }
 
 // Check returns the findings: the most severe ones first, of these those in the file first, and
@@ -104,7 +102,8 @@ type checker struct {
 	findings []Finding
 	broken   []string // the paths of fields whose values are unknown
 	plugged  bool     // a profile uses Outboard as a plugin
-	inside   string   // the field of another object with the configuration
+
+	undecodable bool // a finding says why kube-scheduler cannot decode the text
 
 	omissions []Omission
 }
@@ -123,7 +122,7 @@ func examine(in Input) (*checker, error) {
 	} else {
 		c.omit("the fields of the file", "it must be readable first")
 	}
-	c.decoded()
+	c.undecoded()
 	return c, nil
 }
 
@@ -131,11 +130,6 @@ func examine(in Input) (*checker, error) {
 func (c *checker) ordered() []Finding {
 	severities := []Severity{Error, Warning, Note}
 	all := slices.Clone(c.findings)
-	for i := range all {
-		if c.inside != "" && all[i].File == c.File {
-			all[i].Field = strings.TrimSuffix(c.inside+": "+all[i].Field, ": ")
-		}
-	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		elsewhere := func(f Finding) string { return strings.TrimPrefix(f.File, c.File) }
 		return cmp.Or(cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)),
@@ -146,7 +140,6 @@ func (c *checker) ordered() []Finding {
 
 func (c *checker) checkAll() {
 	c.configuration()
-	c.schedulerProfiles()
 	all := c.extenders()
 	for i := range all {
 		all[i].urlPrefix()
@@ -156,11 +149,10 @@ func (c *checker) checkAll() {
 	}
 	for i := range all {
 		all[i].tls()
-		all[i].appended()
+		all[i].slashes()
 		all[i].check()
 	}
 	c.amongExtenders(all)
-	c.sameCalls(all)
 	if c.Config != nil {
 		c.profiles(all)
 	} else if len(all) > 0 || !c.plugged { // the plugin's configuration is in its arguments, or they name it
@@ -171,7 +163,7 @@ func (c *checker) checkAll() {
 	} else {
 		c.omit("the cluster", "--cluster reads it")
 		for i := range all {
-			all[i].manifestService()
+			all[i].hostNetwork()
 		}
 	}
 	if c.minor == 0 {
@@ -201,18 +193,17 @@ func (c *checker) at(severity Severity, code, path, message, why, fix string) {
 
 // refuse adds a finding for which kube-scheduler does not start. why may be empty.
 func (c *checker) refuse(code, path, message, why, fix string) {
-	n := len(c.findings)
-	c.at(Error, code, path, message, strings.TrimPrefix(why+": "+rejected, ": "), fix)
-	for i := n; i < len(c.findings); i++ {
-		c.findings[i].refused = true
+	if !c.unknownValue(path) {
+		c.refuseAt(code, c.doc.line(path), path, message, why, fix)
 	}
 }
 
-// meant is refuse for a finding with only one correction, such as a misspelled name. The following
-// checks are about the corrected configuration.
-func (c *checker) meant(code, path, message, why, fix string, correct correction) {
-	c.refuse(code, path, message, why, fix)
-	correct(c.doc.tree)
+// refuseAt is refuse for a field of which the line is known.
+func (c *checker) refuseAt(code string, line int, path, message, why, fix string) {
+	c.findings = append(c.findings, Finding{
+		Code: code, Severity: Error, File: c.File, Line: line, Field: path,
+		Message: message, Why: strings.TrimPrefix(why+": "+rejected, ": "), Fix: fix, refused: true,
+	})
 }
 
 // anyRefused reports whether kube-scheduler does not start because of a finding.
@@ -246,28 +237,16 @@ func (c *checker) elsewhere(severity Severity, code, where, field, message, why,
 	})
 }
 
-// Inherent reports whether the finding is a note that no correction removes: it is about all
-// extenders, all with a CA, or all candidates.
-func (f *Finding) Inherent() bool { return f.Code == "BatchingDisabled" || f.Code == "CANotReloaded" }
-
-// position is the file with the line.
-func (f *Finding) position() string {
-	if f.Line > 0 {
-		return fmt.Sprintf("%s:%d", f.File, f.Line)
-	}
-	return f.File
-}
-
-// Text returns the finding as lines of text, one if it is for information.
+// Text returns the finding as lines of text.
 func (f *Finding) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: [%s %s] ", f.position(), f.Severity, f.Code)
+	b.WriteString(f.File)
+	if f.Line > 0 {
+		fmt.Fprintf(&b, ":%d", f.Line)
+	}
+	fmt.Fprintf(&b, ": [%s %s] ", f.Severity, f.Code)
 	if f.Field != "" {
 		b.WriteString(f.Field + ": ")
-	}
-	if f.Severity == Note {
-		fmt.Fprintf(&b, "%s: %s\n", f.Message, f.Why)
-		return b.String()
 	}
 	fmt.Fprintf(&b, "%s\n    Why: %s.\n", f.Message, f.Why)
 	if f.Fix != "" {

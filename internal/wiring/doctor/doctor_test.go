@@ -18,7 +18,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -85,9 +84,6 @@ func parseCluster(tb testing.TB, text []byte) *doctor.Cluster {
 		case "EndpointSlice":
 			c.EndpointSlices = append(c.EndpointSlices, discoveryv1.EndpointSlice{})
 			into(&c.EndpointSlices[len(c.EndpointSlices)-1])
-		case "ResourceSlice":
-			c.ResourceSlices = append(c.ResourceSlices, resourcev1.ResourceSlice{})
-			into(&c.ResourceSlices[len(c.ResourceSlices)-1])
 		case "Deployment":
 			c.Deployments = append(c.Deployments, appsv1.Deployment{})
 			into(&c.Deployments[len(c.Deployments)-1])
@@ -148,7 +144,7 @@ func certificatesOf(tb testing.TB) fs.ReadFileFS {
 	return os.DirFS(dir).(fs.ReadFileFS)
 }
 
-// input makes the input of an archive: scheduler.yaml, and outboard.yaml, cluster.yaml, configz.json, no-ledgers, namespace
+// input makes the input of an archive: scheduler.yaml, and outboard.yaml, cluster.yaml, configz.json, namespace
 // and version if they are there. Files that scheduler.yaml names are those with such a path; certificates are in /tls.
 func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doctor.Input {
 	t.Helper()
@@ -162,11 +158,10 @@ func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doc
 		return certificates.ReadFile(strings.TrimPrefix(name, "/tls/"))
 	}
 	in.ReadConfigFile = in.ReadFile
-	var outboard []byte
 	for _, f := range archive.Files[1:] {
 		switch f.Name {
 		case "outboard.yaml":
-			in.Config, in.ConfigFile, outboard = parseConfig(t, f.Data), f.Name, f.Data
+			in.Config, in.ConfigFile = parseConfig(t, f.Data), f.Name
 		case "cluster.yaml":
 			in.Cluster = parseCluster(t, f.Data)
 		case "configz.json":
@@ -176,8 +171,6 @@ func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doc
 				}
 				return f.Data, nil
 			}
-		case "no-ledgers":
-			in.Cluster.NoLedgers = true
 		case "namespace": // in which there are no Secrets
 			in.Cluster.Secret = func(_, name string) (*corev1.Secret, error) {
 				return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
@@ -189,7 +182,6 @@ func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doc
 			in.Version = strings.TrimSpace(string(f.Data))
 		}
 	}
-	in.FromManifests(outboard)
 	return in
 }
 
@@ -238,7 +230,7 @@ func TestFindings(t *testing.T) {
 }
 
 var (
-	codeInSource = regexp.MustCompile(`(?:(?:Error|Warning|Note|severity), |(?:refuse|meant)\()"([A-Z][A-Za-z0-9]+)",`)
+	codeInSource = regexp.MustCompile(`(?:(?:Error|Warning|Note|severity), |(?:refuse|refuseAt|misread)\()"([A-Z][A-Za-z0-9]+)",`)
 	codeInDocs   = regexp.MustCompile(`(?m)^### ([A-Z][A-Za-z0-9]+)$`)
 )
 
@@ -277,15 +269,15 @@ func TestShippedFiles(t *testing.T) {
 
 // Versions are those that people write, and that API servers and images have.
 func TestVersions(t *testing.T) {
-	archive, err := txtar.ParseFile("testdata/BatchingDisabled.txtar")
+	archive, err := txtar.ParseFile("testdata/EmptyNodeInfos.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for version, disabled := range map[string]bool{
-		"": true, "1.34": false, "v1.34.4": false, "1.35": true, "v1.35.0-alpha.1+0123": true, "v1.34.6-eks-1234": false,
+	for version, empty := range map[string]bool{
+		"": true, "1.32": false, "v1.32.4": false, "1.33": true, "v1.33.0-alpha.1+0123": true, "v1.32.6-eks-1234": false,
 	} {
 		findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: version})
-		if found := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Code == "BatchingDisabled" }); err != nil || found != disabled {
+		if found := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Code == "EmptyNodeInfos" }); err != nil || found != empty {
 			t.Errorf("version %q: found: %t, %v", version, found, err)
 		}
 	}
@@ -323,7 +315,7 @@ func TestCodes(t *testing.T) {
 	}
 	slices.Sort(documented)
 	if diff := cmp.Diff(codes, documented); diff != "" {
-		t.Errorf("the codes of the source and the headings of codes.md differ (-source +docs):\n%s", diff)
+		t.Errorf("the codes of the source and the headings of the page differ (-source +docs):\n%s", diff)
 	}
 	for _, code := range codes {
 		if found, err := filepath.Glob(fmt.Sprintf("testdata/%s*.txtar", code)); err != nil || len(found) == 0 {

@@ -1,18 +1,18 @@
 package doctor
 
 import (
-	"bytes"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/version"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	kubernetesyaml "sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/config/manifest"
@@ -36,7 +36,6 @@ type profile struct {
 type pluginConfig struct {
 	Name string           `json:"name"`
 	Args strictyaml.Value `json:"args"`
-	args runtime.Object   // Args decoded; nil if kube-scheduler knows no type for them
 }
 
 type extender struct {
@@ -54,20 +53,15 @@ type tlsConfig struct {
 // document is the KubeSchedulerConfiguration in a file, as it is meant: misspelled and misplaced
 // fields are corrected.
 type document struct {
-	source source
-	tree   *yaml.Node
+	text   manifest.Text
+	whole  manifest.Text // all that kube-scheduler is given, such as the text with further documents
+	tree   *yaml.Node    // the text as JSON, with the lines of the text
 	root   strictyaml.Value
 	config configuration
 	// refusal says why kube-scheduler cannot decode the text; nil: it can.
 	refusal error
 	// former is the Policy of which the configuration is made, for the lines.
 	former strictyaml.Value
-}
-
-// source is the text of a configuration in a file.
-type source struct {
-	manifest.Text
-	whole *manifest.Text // all that kube-scheduler is given, such as the text with further documents
 }
 
 // line returns the line of the file with the field at path, or with what is nearest around it.
@@ -80,259 +74,184 @@ func (d *document) line(path string) int {
 	if line == 0 {
 		return 0
 	}
-	return d.source.Line(line)
+	return d.text.Line(line)
 }
 
 // read finds and decodes the configuration. It returns false if there is nothing more to check.
 func (c *checker) read() bool {
 	found := c.locate()
-	c.doc.refusal = accepted(c.doc.source.whole.Data)
-	if !found || !c.parse(c.doc.source.Data) {
+	c.doc.refusal = accepted(c.doc.whole.Data)
+	if !found || !c.parse(c.doc.text.Data) {
 		return false
 	}
 	_ = c.doc.root.Decode(&c.doc.config)
-	if c.isPolicy() {
-		former := c.doc.root
-		c.at(Error, "LegacyPolicy", "kind", "this is a Policy of kube-scheduler 1.22 and earlier",
-			"kube-scheduler 1.23 and later has no flag for a Policy, and does not start with one as --config; kubectl apply fails with \"no matches for kind\"",
-			"outboard setup scheduler --from "+c.File+" converts it")
-		c.findings[len(c.findings)-1].refused = true
-		converted, _, err := wiring.Migrate(c.File, c.doc.source.Data, wiring.Options{})
-		if err != nil {
-			c.findings[len(c.findings)-1].Fix = "correct it, and then convert it with outboard setup scheduler --from " + c.File + ": " + err.Error()
-			return false
-		}
-		if !c.parse(converted) {
-			return false
-		}
-		c.doc.former = former
-	} else if !c.isConfiguration() || c.unindented() {
+	if !wiring.IsPolicy(c.doc.root) {
+		return c.isConfiguration() && c.fields()
+	}
+	former := c.doc.root
+	converted, _, err := wiring.Migrate(c.File, c.doc.text.Data, wiring.Options{})
+	fix := "outboard setup scheduler --from " + c.File + " converts its extenders"
+	if err != nil {
+		fix = "correct it, and then convert it with outboard setup scheduler --from " + c.File + ": " + err.Error()
+	}
+	c.refuse("LegacyPolicy", "kind", "this is a Policy of kube-scheduler 1.22 and earlier", "1.23 and later has no flag for it; only its extenders are checked, not its predicates and priorities", fix)
+	c.undecodable = true
+	if err != nil || !c.parse(converted) {
 		return false
 	}
-	c.fields(c.spelling())
-	return true
+	c.doc.former = former
+	return c.fields()
 }
 
-var yamlLine = regexp.MustCompile(`yaml: line (\d+):`)
-
-// parse reads the text. If it cannot, it reports why.
+// parse reads the text as kube-scheduler does. If it cannot, it reports why.
 func (c *checker) parse(text []byte) bool {
-	_, err := strictyaml.Parse(c.File, text)
+	var values, lines yaml.Node
+	asJSON, err := kubernetesyaml.YAMLToJSON(text)
+	if manifest.IsJSON(text) { // it may have escapes that YAML does not have
+		var object any
+		if err = json.Unmarshal(text, &object); err == nil {
+			asJSON, err = json.Marshal(object)
+		}
+	}
 	if err == nil {
-		var document yaml.Node
-		if err = yaml.Unmarshal(text, &document); err == nil {
-			c.doc.tree = plain(document.Content[0])
-			if line := template(c.doc.tree); line > 0 {
-				err = strictyaml.Errors{{Line: line, Rule: "the key of a field is a mapping: if the file is a template, such as a chart's, render it first"}}
-			} else {
-				c.doc.root, err = strictyaml.FromNode(c.File, c.doc.tree)
+		err = yaml.Unmarshal(asJSON, &values)
+	}
+	if err == nil && len(values.Content) > 0 {
+		if yaml.Unmarshal(text, &lines) == nil && len(lines.Content) > 0 { // else, findings have no lines
+			setLines(values.Content[0], lines.Content[0], 0)
+		}
+		c.doc.tree = values.Content[0]
+		c.doc.root, err = strictyaml.FromNode(c.File, c.doc.tree)
+	}
+	if err != nil && c.doc.refusal == nil {
+		c.omit("the fields of the file", err.Error())
+	}
+	return err == nil
+}
+
+// setLines gives the values of a tree the lines that they have in another one, which may have
+// aliases. line is that of what has no other, such as what comes from a merge key.
+func setLines(to, from *yaml.Node, line int) {
+	if from != nil && from.Kind == yaml.AliasNode {
+		from = from.Alias
+	}
+	if from != nil {
+		line = from.Line
+	}
+	to.Line = line
+	for i, item := range to.Content {
+		var same *yaml.Node
+		switch {
+		case from == nil || from.Kind != to.Kind:
+		case to.Kind == yaml.SequenceNode && i < len(from.Content):
+			same = from.Content[i]
+		case to.Kind == yaml.MappingNode:
+			if at := find(from, to.Content[i-i%2].Value); at >= 0 {
+				same = from.Content[at+i%2]
 			}
 		}
+		setLines(item, same, line)
 	}
-	if err == nil {
-		return true
-	}
-	if c.doc.refusal != nil && !strings.Contains(c.doc.refusal.Error(), "yaml:") {
-		return false // kube-scheduler's parser reads it
-	}
-	if c.unindented() {
-		return false
-	}
-	for _, e := range errorsOf(err) {
-		line := 0
-		if e.Line > 0 {
-			line = c.doc.source.Line(e.Line)
-		}
-		if m := yamlLine.FindStringSubmatch(fmt.Sprint(c.doc.refusal)); m != nil {
-			line, _ = strconv.Atoi(m[1]) // that kube-scheduler names
-			line = c.doc.source.whole.Line(line)
-		}
-		if c.doc.refusal == nil {
-			c.at(Warning, "Syntax", "", e.Rule, "kube-scheduler reads the file, and outboard check --scheduler cannot check it", "")
-		} else {
-			c.refuse("Syntax", "", e.Rule, "", "")
-		}
-		if line > 0 {
-			c.findings[len(c.findings)-1].Line = line
-		}
-	}
-	return false
-}
-
-// template returns the line of a key that is no scalar, which is what YAML makes of {{ … }}; 0 if
-// there is none.
-func template(n *yaml.Node) int {
-	for i, child := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 0 && child.Kind != yaml.ScalarNode {
-			return child.Line
-		}
-		if line := template(child); line > 0 {
-			return line
-		}
-	}
-	return 0
-}
-
-func errorsOf(err error) strictyaml.Errors {
-	var errs strictyaml.Errors
-	if err != nil && !errors.As(err, &errs) {
-		errs = strictyaml.Errors{{Rule: err.Error()}}
-	}
-	return errs
-}
-
-// isPolicy reports whether the document is a Policy, which had no kind in the first versions.
-func (c *checker) isPolicy() bool { return policyIs(c.doc.root) }
-
-func policyIs(root strictyaml.Value) bool {
-	var header struct{ Kind, APIVersion string }
-	_ = root.At("kind").Decode(&header.Kind)
-	_ = root.At("apiVersion").Decode(&header.APIVersion)
-	return header.Kind == "Policy" || header.Kind == "" && (header.APIVersion == "v1" || header.APIVersion == "" && (!root.At("predicates").IsZero() || !root.At("priorities").IsZero()))
 }
 
 // isConfiguration reports whether the document is a KubeSchedulerConfiguration, or is meant to be
 // one.
 func (c *checker) isConfiguration() bool {
-	const kind = ofScheduler
-	found := c.doc.config.Kind
+	kind, v := c.doc.config.Kind, c.doc.config.APIVersion
+	c.undecodable = kind != ofScheduler || v != apiVersion
 	switch {
-	case found == kind:
-		return true
-	case found == config.Kind:
-		c.refuse("Kind", "kind", "this is a configuration of Outboard", "kube-scheduler reads a KubeSchedulerConfiguration only",
-			"outboard check "+c.File+" checks this file; name kube-scheduler's file with --scheduler")
+	case kind == ofScheduler && v != apiVersion:
+		c.refuse("Syntax", "apiVersion", fmt.Sprintf("apiVersion is %q", v), "", "set apiVersion: "+apiVersion)
+	case kind != ofScheduler && strings.HasPrefix(v, "kubescheduler.config.k8s.io/"):
+		c.refuse("Syntax", "kind", fmt.Sprintf("kind is %q", kind), "", "set kind: "+ofScheduler)
+	case kind == config.Kind:
+		c.refuse("Syntax", "kind", "this is a configuration of Outboard", "", "outboard check "+c.File+" checks this file; name kube-scheduler's file with --scheduler")
 		return false
-	case strings.HasPrefix(c.doc.config.APIVersion, "kubescheduler.config.k8s.io/"), strings.EqualFold(found, kind):
-		c.refuse("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: "+kind)
-		return true
-	}
-	message, fix := fmt.Sprintf("kind is %q", found), "name kube-scheduler's file"
-	switch {
-	case !c.doc.root.At("urlPrefix").IsZero():
-		c.refuse("MisplacedExtenders", "kind", "this is one extender, and no configuration", "kube-scheduler reads a KubeSchedulerConfiguration only", "put it into the list extenders of kube-scheduler's file, or of the one that outboard setup scheduler prints")
+	case kind != ofScheduler:
+		c.refuse("Syntax", "kind", fmt.Sprintf("kind is %q, and not %s", kind, ofScheduler), "", startHere)
 		return false
-	case found == "" && slices.ContainsFunc(strictyaml.Fields(&configuration{}), func(name string) bool { return !c.doc.root.At(name).IsZero() }):
-		fix = "set kind: " + kind
-	case schedulerArguments.Match(c.Data):
-		message, fix = "the file has arguments of kube-scheduler, and no KubeSchedulerConfiguration", "name the file that kube-scheduler has as --config: see the argument config"
-	}
-	c.refuse("Kind", "kind", message, "kube-scheduler reads a KubeSchedulerConfiguration only", fix)
-	return false
-}
-
-// locate finds the configuration: the first document of the file, or a value in a ConfigMap.
-func (c *checker) locate() bool {
-	whole := manifest.Text{Data: c.Data}
-	parts := documents(&whole)
-	c.doc.source = source{whole, &whole}
-	var all []source
-	first := -1
-	for i := range parts {
-		found := configurations(&parts[i])
-		if len(found) > 0 && first < 0 {
-			first = i
-		}
-		all = append(all, found...)
-	}
-	switch {
-	case len(all) > 0:
-	case len(parts) == 0:
-		c.refuse("Syntax", "", "the file is empty", "there is nothing to read", startHere)
-		return false
-	case len(parts) == 1 && !isConfigMap(&parts[0]):
-		c.doc.source = parts[0]
-		return true
-	default:
-		c.refuse("Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "there is nothing to read", startHere)
-		return false
-	}
-	c.doc.source = all[0]
-	for t := &c.doc.source.Text; t != nil; t = t.Around {
-		if t.Path != "" {
-			c.inside = strings.TrimSuffix(t.Path+": "+c.inside, ": ")
-		}
-	}
-	if first > 0 && all[0].whole.Around == nil {
-		c.refuse("IgnoredDocument", "kind", "the configuration is not the first document of the file", "kube-scheduler reads the first one only", "move it into a file of its own")
-		c.findings[0].Line = all[0].Line(1)
-	}
-	for _, other := range all[1:] {
-		c.at(Warning, "IgnoredDocument", "", "another configuration begins here", "kube-scheduler reads the first document of a file only, and outboard check --scheduler has not checked this one", "move it into a file of its own, or remove it")
-		c.findings[len(c.findings)-1].Line = other.Line(1)
 	}
 	return true
 }
 
-func isConfigMap(p *source) bool {
-	kind, _ := p.Object()
-	return kind == configMap
-}
-
-// documents returns the documents of a text, without empty ones.
-func documents(whole *manifest.Text) (all []source) {
-	for _, part := range whole.Documents() {
-		if manifest.IsJSON(part.Data) {
-			part.Data = escape.ReplaceAllFunc(part.Data, func(e []byte) []byte { // YAML has no escape for a slash
-				return bytes.Replace(e, []byte(`\/`), []byte("/"), 1)
-			})
-		}
-		all = append(all, source{part, whole})
+// undecoded reports what kube-scheduler's own decoder refuses and no other finding names. What it
+// says of a key that is set twice counts also beside other findings.
+func (c *checker) undecoded() {
+	if c.doc.refusal == nil {
+		return
 	}
-	return all
-}
-
-// configurations returns the configurations in one document: itself, those in a ConfigMap, or those
-// inside another object.
-func configurations(p *source) (all []source) {
-	kind, values := p.Object()
-	another := kind != "" && fields.Nearest(kind, []string{ofScheduler, "Policy"}) == ""
-	if kind != configMap && (kind == "" || another) {
-		parts := p.Embedded(ofScheduler, embedded)
-		for i := range parts {
-			for _, inner := range documents(&parts[i]) {
-				all = append(all, configurations(&inner)...)
-			}
-		}
-		if len(all) > 0 || another {
-			return all
-		}
+	text := c.doc.refusal.Error()
+	twice := setTwice.FindAllStringSubmatch(text, -1)
+	for _, m := range twice {
+		line, _ := strconv.Atoi(m[1])
+		c.refuseAt("Syntax", c.doc.whole.Line(line), "", m[2]+" is set twice", "", "remove one of the two")
 	}
-	if kind != configMap {
-		if !holdsConfiguration(string(p.Data)) {
-			return nil
-		}
-		return []source{*p}
+	emptyFirst := c.doc.config.Kind == ofScheduler && strings.HasPrefix(text, "Object 'Kind' is missing")
+	if len(twice) > 0 || c.undecodable && !emptyFirst {
+		return
 	}
-	for i := range values {
-		if holdsConfiguration(string(values[i].Data)) {
-			all = append(all, documents(&values[i])...)
-		}
+	message, _, _ := strings.Cut(strings.Replace(text, " in '", "\n", 1), "\n") // some have the whole text
+	line := 1
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
 	}
-	return all
-}
-
-// embedded reports whether an object in another one is a configuration, and which lines Talos adds
-// above it.
-func embedded(path string, object *yaml.Node) (header string, ok bool) {
-	if i := find(object, "kind"); i >= 0 || !strings.HasSuffix(path, "cluster.scheduler.config") {
-		return "", i >= 0 && object.Content[i+1].Value == ofScheduler
-	}
-	if find(object, "apiVersion") < 0 {
-		header = "apiVersion: " + apiVersion + "\n"
-	}
-	return header + "kind: " + ofScheduler + "\n", true
+	c.refuseAt("Syntax", c.doc.whole.Line(line), "", "kube-scheduler does not read the file: "+message, "", "")
 }
 
 var (
-	// schedulerArguments are those in files of k3s and RKE2, and of kubeadm, kind and Talos.
-	schedulerArguments = regexp.MustCompile(`kube-scheduler-arg|scheduler"?:\s[^#]*extraArgs`)
-	// escape is an escape in JSON.
-	escape  = regexp.MustCompile(`\\.`)
-	typical = regexp.MustCompile(`"?(?:predicates|priorities|extenders)"?\s*:|kubescheduler\.config\.k8s\.io|KubeSchedulerConfiguration|"?kind"?\s*:\s*["']?Policy\b`)
+	yamlLine = regexp.MustCompile(`yaml: line (\d+):`)
+	setTwice = regexp.MustCompile(`line (\d+): key "?([^"\n]*)"? already set in map`)
 )
 
-func holdsConfiguration(text string) bool { return typical.MatchString(text) }
+// accepted returns an error if kube-scheduler cannot decode the text. It knows the versions, fields
+// and plugin arguments of the API, and not its validation.
+func accepted(text []byte) error {
+	scheme := runtime.NewScheme()
+	if err := schedulerv1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	codecs := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
+	_, err := runtime.Decode(codecs.UniversalDecoder(schedulerv1.SchemeGroupVersion), text)
+	return err
+}
+
+// locate finds the configuration: the first document of the file, or a value in a ConfigMap.
+func (c *checker) locate() bool {
+	file := manifest.Text{Data: c.Data}
+	c.doc.text, c.doc.whole = file, file
+	type found struct{ text, whole manifest.Text }
+	var all []found
+	parts := file.Documents()
+	for _, part := range parts {
+		kind, values := part.Object()
+		another := kind != "" && fields.Nearest(kind, []string{ofScheduler, "Policy"}) == ""
+		if !another && typical.Match(part.Data) || len(parts) == 1 && kind != configMap {
+			all = append(all, found{part, file})
+		}
+		for _, value := range values {
+			for _, document := range value.Documents() {
+				if typical.Match(value.Data) {
+					all = append(all, found{document, value})
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
+		c.undecodable = true
+		c.refuse("Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "", startHere)
+		return false
+	}
+	c.doc.text, c.doc.whole = all[0].text, all[0].whole
+	if c.doc.whole.Line(1) == 1 && c.doc.text.Line(1) != parts[0].Line(1) {
+		c.refuseAt("Syntax", c.doc.text.Line(1), "kind", "the configuration is not the first document of the file", "kube-scheduler reads the first one only", "move it into a file of its own")
+	}
+	for _, other := range all[1:] {
+		c.omit(fmt.Sprintf("the configuration that begins in line %d", other.text.Line(1)), "kube-scheduler reads the first document of a file only")
+	}
+	return true
+}
+
+var typical = regexp.MustCompile(`"?(?:predicates|priorities|extenders)"?\s*:|kubescheduler\.config\.k8s\.io|KubeSchedulerConfiguration|"?kind"?\s*:\s*["']?Policy\b`)
 
 // minorOf returns the minor version of a version such as v1.37.0, or 0 for "".
 func minorOf(text string) (int, error) {

@@ -3,7 +3,6 @@ package doctor
 import (
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -69,21 +68,6 @@ func (c *checker) readOrOmit(name string, read func(string) ([]byte, error)) []b
 	}
 	c.omit(name, why)
 	return nil
-}
-
-// notFound reports whether a file that kube-scheduler needs does not exist. This is known of files
-// in the directory of the checked file: if that directory is on this machine, kube-scheduler
-// probably is, too.
-func (c *checker) notFound(name string) bool {
-	own, err := filepath.Abs(c.File)
-	if err != nil || c.ReadFile == nil || !filepath.IsAbs(name) || filepath.Dir(own) != filepath.Dir(name) {
-		return false
-	}
-	if _, err = c.ReadFile(own); err != nil {
-		return false // the checked file is from a cluster, or from the standard input
-	}
-	_, err = c.ReadFile(name)
-	return errors.Is(err, fs.ErrNotExist)
 }
 
 // listed reports whether the objects of a kind could be listed.

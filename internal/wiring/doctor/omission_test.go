@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"errors"
 	"io/fs"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,11 +10,6 @@ import (
 
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
-
-// indented returns text as the block of a ConfigMap.
-func indented(text string) string {
-	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
-}
 
 func TestOmissions(t *testing.T) {
 	const (
@@ -62,28 +56,17 @@ not checked: the cluster (--cluster reads it)
 		{"a cluster without kube-scheduler", doctor.Input{Data: []byte(scheduler), Config: parseConfig(t, []byte(outboard)), Cluster: &doctor.Cluster{Version: "v1.37.0"}, ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist }},
 			`not checked: /tls/server.crt, /tls/ca.crt, /tls/client.crt, /tls/client.key (not on this machine)
 not checked: the running kube-scheduler (no pod of the cluster runs it with this file)
-not checked: whether an extender listens at 192.0.2.1:8443 (doctor calls no extender)
+not checked: whether an extender listens at 192.0.2.1:8443 (no Service has this address)
 `},
 		{"a cluster", doctor.Input{Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"), Config: parseConfig(t, []byte(outboard)),
 			Cluster: &doctor.Cluster{Version: "v1.37.0", Pods: []corev1.Pod{kubeScheduler}}}, "not checked: what kube-scheduler of pod kube-system/kube-scheduler-a has loaded (it is not running)\n"},
-		{"a manifest without the Secret", doctor.Input{Version: "1.37", Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scheduler-7k8f, namespace: ns}\ndata:\n  wiring: |\n" +
-			indented(inNamespace) + "---\napiVersion: apps/v1\nkind: Deployment" + schedulerDeployment)},
-			`not checked: /etc/scheduler/tls/ca.crt, /etc/scheduler/tls/tls.crt, /etc/scheduler/tls/tls.key (not on this machine)
-not checked: Outboard's configuration (FILE names it)
-not checked: the cluster (--cluster reads it)
-`},
 		{"the plugin", doctor.Input{Version: "1.37", Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" +
 			"- plugins: {multiPoint: {enabled: [{name: Outboard}]}, bind: {enabled: [{name: Outboard}]}}\n  pluginConfig: [{name: Outboard, args: {configFile: /etc/outboard.yaml}}]\n")},
 			"not checked: /etc/outboard.yaml (not on this machine)\nnot checked: what the policies of Outboard's plugin need in profiles[0].plugins (its configuration is not known: FILE names it)\nnot checked: the cluster (--cluster reads it)\n"},
-		{"inert plugins", doctor.Input{Version: "1.37", Types: types, Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" +
-			"- plugins: {multiPoint: {enabled: [{name: Quota}, {name: Outboard}]}, postFilter: {enabled: [{name: Outboard}]}}\n  pluginConfig:\n  - name: Outboard\n" +
-			"    args: {apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, candidates: 8, inertPlugins: [Quota, Typo], profiles: [{policies: [{type: ImageLocality}]}]}\n")},
-			"not checked: whether the plugin Quota is inert (outboard check --scheduler does not run plugins: outboard_candidates_rejected_total counts how often one is not)\nnot checked: the cluster (--cluster reads it)\n"},
 		{"another document", doctor.Input{Data: []byte("kind: Pod"), Version: "1.37"}, "not checked: the fields of the file (it must be readable first)\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.in.File, tt.in.Now, tt.in.ReadConfigFile = "scheduler.yaml", now, tt.in.ReadFile
-			tt.in.FromManifests(nil)
 			all, err := doctor.Omissions(tt.in)
 			if err != nil {
 				t.Fatal(err)

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net"
 	"path"
 	"slices"
@@ -78,11 +77,11 @@ func (c *checker) findOutboard(all []extenderAt) {
 // common with Outboard's file: it calls another port, and for other resources.
 func (e *extenderAt) foreign() bool {
 	_, port, _ := net.SplitHostPort(e.Config.Serving.Address)
-	resources, host, prefix := e.extender.ManagedResources, e.url().Hostname(), strings.TrimRight(e.url().Path, "/")
+	resources, u := e.extender.ManagedResources, e.url()
 	known := func(r schedulerv1.ExtenderManagedResource) bool {
 		return slices.ContainsFunc(e.Config.Profiles, func(p config.Profile) bool { return lists(&p, r.Name) || allocates(&p, r.Name) })
 	}
-	return prefix == "" && port != portOf(e.url()) && !strings.HasPrefix(host, "outboard") && len(resources) > 0 && !slices.ContainsFunc(resources, known)
+	return strings.Trim(u.Path, "/") == "" && port != portOf(u) && !strings.HasPrefix(u.Hostname(), "outboard") && len(resources) > 0 && !slices.ContainsFunc(resources, known)
 }
 
 func lists(p *config.Profile, resource string) bool {
@@ -104,34 +103,28 @@ func (e *extenderAt) sameResources() bool {
 // profiles compares the extenders with Outboard's configuration.
 func (c *checker) profiles(all []extenderAt) {
 	callers := map[*config.Profile][]*extenderAt{}
-	lost := 0                   // extenders that call no profile, and are reported
-	var unreachable *extenderAt // the first one
+	lost := 0 // extenders that call no profile, and are reported
 	for i := range all {
 		e := &all[i]
-		matches := e.matches()
 		if c.unknownValue(e.field("urlPrefix")) {
 			continue
 		}
 		if !e.outboard {
-			e.report(Note, "ForeignExtender", "urlPrefix", "this extender is not Outboard, as far as "+e.ConfigFile+" says",
-				"kube-scheduler drops the text of responses with another status than 200, and pods get events without a reason", "")
+			c.omit(e.path+" with Outboard's configuration", "it is not Outboard, as far as "+e.ConfigFile+" says")
 			continue
 		}
 		e.port()
-		if e.unreachable() != "" && unreachable == nil {
-			unreachable = e
-		}
+		matches := e.matches()
 		if len(matches) == 0 {
-			matches = e.nothingServed()
-		}
-		if len(matches) == 0 {
+			e.nothingServed()
 			lost++
-		} else {
-			e.served(matches)
-			e.notAllocated(matches)
-			e.claimsNotCalled(matches)
-			e.weightDiffers(matches)
-			e.mode()
+			continue
+		}
+		e.served(matches)
+		e.notAllocated(matches)
+		e.weightDiffers(matches)
+		if !c.Config.ClientConnection.Enabled && e.extender.NodeCacheCapable {
+			e.report(Error, "NamesWithoutCluster", "nodeCacheCapable", "kube-scheduler sends names, and clientConnection.enabled is false", "Outboard knows no nodes, so every call fails", "set nodeCacheCapable: false, or connect Outboard to the API server")
 		}
 		for _, m := range matches {
 			callers[m.profile] = append(callers[m.profile], e)
@@ -141,10 +134,7 @@ func (c *checker) profiles(all []extenderAt) {
 		p := &c.Config.Profiles[i]
 		switch {
 		case len(callers[p]) > 0:
-			c.callersOf(p, callers[p])
-			if p.OnlyVerb() == decision.Filter && !slices.ContainsFunc(all, func(e extenderAt) bool { return e.extender.BindVerb != "" }) {
-				callers[p][0].filtersOnly(p)
-			}
+			c.callersOf(p, callers[p], all)
 		case len(all) == 0:
 		case lost > 0:
 			lost--
@@ -152,33 +142,12 @@ func (c *checker) profiles(all []extenderAt) {
 			c.notCalled(p, len(callers) == 0)
 		}
 	}
-	if unreachable != nil {
-		severity, why, fix := Error, "only callers on the same machine or in the same pod reach a loopback address: every call fails", "set serving.address: 0.0.0.0:"
-		t, port := c.Config.Serving.TLS, podPort
-		if t != nil {
-			_, port, _ = net.SplitHostPort(c.Config.Serving.Address)
-		}
-		if fix += port; t == nil || t.ClientCAFile == "" {
-			fix += ", with serving.tls.clientCAFile"
-		}
-		if unreachable.chartServes() {
-			severity, why, fix = Warning, why+", unless the Helm chart installs the file: the chart sets serving.address", "install the file with the chart, or "+fix
-		} else if !c.configDeployed {
-			fix += "; if the Helm chart installs the file, ignore this: the chart sets serving.address"
-		}
-		c.elsewhere(severity, "LoopbackAddress", c.ConfigFile, "serving.address", fmt.Sprintf("Outboard listens at %s, and %s", c.Config.Serving.Address, unreachable.unreachable()), why, fix)
-	}
 	if t := c.Config.Serving.TLS; t != nil {
 		for _, file := range []struct{ field, name string }{{"certFile", t.CertFile}, {"keyFile", t.KeyFile}, {"clientCAFile", t.ClientCAFile}} {
 			if m := missing(file.name, c.ReadConfigFile); m != nil {
-				c.elsewhere(Error, "FileNotMounted", c.ConfigFile, "serving.tls."+file.field, file.name+" does not exist: "+m.Error(), "Outboard does not start", "add the key, or name a file that the container has")
+				c.elsewhere(Error, "FileNotFound", c.ConfigFile, "serving.tls."+file.field, m.Error(), "Outboard does not start", "add the key, or name a file that the container has")
 			}
 		}
-	}
-	c.claimsNotAllocated()
-	for _, w := range c.Config.Warnings {
-		c.elsewhere(Warning, "OutboardWarning", w.File, w.Path, strings.TrimPrefix(strings.Join([]string{w.Kind, w.Value, w.Rule}, ": "), ": "), "it is valid, and probably not meant", "")
-		c.findings[len(c.findings)-1].Line = w.Line
 	}
 }
 
@@ -206,27 +175,23 @@ func (e *extenderAt) served(matches []match) {
 		if path == "" || slices.ContainsFunc(matches, func(m match) bool { return slices.Contains(m.verbs, v) }) {
 			continue
 		}
-		field := v.Field()
-		message, fix := fmt.Sprintf("Outboard does not serve %s at %s", v, path), ""
-		below, others := e.routes(v)
-		switch {
-		case len(below)+len(others) == 0:
-			message, fix = fmt.Sprintf("no profile serves %s", v), "remove it"
-		case slices.ContainsFunc(matches, func(m match) bool { return m.profile.Verb == nil }):
-			fix = "write " + field + ": " + string(v)
-		case len(below) > 0:
-			fix = "write " + field + ": " + strings.Join(below, " or ")
-		default:
-			fix = "remove it; an extender with another urlPrefix can call " + strings.Join(others, " or ")
+		_, prefix := e.prefix()
+		fix := "remove it: no profile serves it"
+		for i := range e.Config.Profiles {
+			for _, r := range e.Config.Profiles[i].Routes() {
+				if name, below := strings.CutPrefix(r.Path, prefix+"/"); r.Verb == v && below {
+					fix = "write " + v.Field() + ": " + name
+				} else if r.Verb == v && strings.HasPrefix(fix, "remove") {
+					fix = "remove it; an extender with another urlPrefix can call " + r.Path
+				}
+			}
 		}
-		e.report(Error, "VerbNotServed", field, message, "every such call fails with status 404", fix)
+		e.report(Error, "VerbNotServed", v.Field(), fmt.Sprintf("Outboard does not serve %s at %s", v, path), "every such call fails with status 404", fix)
 	}
 }
 
-// nothingServed reports an extender that calls Outboard below a path without profile. If it has one
-// right correction, the following checks are about the corrected urlPrefix, and nothingServed
-// returns the profiles that are served below that one.
-func (e *extenderAt) nothingServed() []match {
+// nothingServed reports an extender that calls Outboard below a path without profile.
+func (e *extenderAt) nothingServed() {
 	var prefixes []string
 	for _, p := range e.Config.Profiles {
 		u := e.url()
@@ -241,29 +206,6 @@ func (e *extenderAt) nothingServed() []match {
 	_, prefix := e.prefix()
 	e.report(Error, "VerbNotServed", "urlPrefix", fmt.Sprintf("Outboard has no profile with path %q", cmp.Or(prefix, "/")), "every call fails with status 404",
 		"write urlPrefix: "+strings.Join(prefixes, " or "))
-	if len(e.Config.Profiles) != 1 || e.Config.Profiles[0].Verb != nil {
-		return nil
-	}
-	e.extender.URLPrefix = prefixes[0]
-	return e.matches()
-}
-
-// routes returns where a verb is served: the names for the verb's field below urlPrefix, and the
-// paths that are not below urlPrefix.
-func (e *extenderAt) routes(v decision.Verb) (below, others []string) {
-	_, prefix := e.prefix()
-	for i := range e.Config.Profiles {
-		for _, r := range e.Config.Profiles[i].Routes() {
-			if name, ok := strings.CutPrefix(r.Path, prefix+"/"); r.Verb != v {
-				continue
-			} else if ok {
-				below = append(below, name)
-			} else {
-				others = append(others, r.Path)
-			}
-		}
-	}
-	return below, others
 }
 
 // callsOf reports whether the extender calls the verb of the profile, or a path for it that no
@@ -277,8 +219,8 @@ func (e *extenderAt) callsOf(p *config.Profile, v decision.Verb) bool {
 }
 
 // callersOf checks the extenders that call a profile: together they call all verbs that it needs,
-// each of them once.
-func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
+// each of them once. all are those of the file.
+func (c *checker) callersOf(p *config.Profile, callers []*extenderAt, all []extenderAt) {
 	first := map[decision.Verb]*extenderAt{}
 	for _, e := range callers {
 		twice := ""
@@ -297,150 +239,107 @@ func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 			e.managed(p)
 		}
 	}
-	main := callers[0]
-	if first[decision.Bind] != nil {
-		main = first[decision.Bind]
-	}
-	if p.Verb == nil {
-		main.needed(p, first)
+	binder := slices.IndexFunc(all, func(e extenderAt) bool { return e.extender.BindVerb != "" })
+	main := cmp.Or(first[decision.Bind], callers[0])
+	switch {
+	case p.Verb == nil:
+		main.needed(p, first, binder)
+	case p.OnlyVerb() == decision.Filter && binder < 0 && p.Allocator() != "":
+		main.report(Error, "VerbNotCalled", "bindVerb", "no extender has bindVerb, and "+p.Allocator()+" of the profile "+p.Path+", which only filters, allocates resources",
+			unallocated, "remove verb from the profile, and write what outboard setup scheduler prints for it")
 	}
 	if first[decision.Bind] != nil {
 		main.accepts(p)
 	}
 }
 
+const unallocated = "kube-scheduler binds pods without the allocations and annotations by which they get their resources"
+
 // needed checks that kube-scheduler calls the verbs without which nodes are not rejected, or
-// allocations go wrong.
-func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extenderAt) {
-	allocates := p.Allocator()
-	if called[decision.Filter] == nil {
-		e.filterNotCalled(p)
-	}
-	if allocates == "" {
-		return
-	}
-	if called[decision.Bind] == nil {
-		fix := "set bindVerb: bind"
-		if i := slices.IndexFunc(e.doc.config.Extenders, func(x extender) bool { return x.BindVerb != "" }); i >= 0 {
-			fix += fmt.Sprintf(", and run a second scheduler for extenders[%d], which binds, too: kube-scheduler accepts one", i)
-		}
-		e.report(Error, "BindNotCalled", "bindVerb", "bindVerb is not set, and "+allocates+" allocates resources", "kube-scheduler binds pods without the allocations and annotations by which they get their resources", fix)
-	}
-	if called[decision.Preempt] == nil {
-		e.report(Warning, "PreemptNotCalled", "preemptVerb", "preemptVerb is not set, and "+allocates+" allocates resources", "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt")
-	}
-}
-
-// filterNotCalled reports that kube-scheduler does not call filter, if that would have an effect.
-func (e *extenderAt) filterNotCalled(p *config.Profile) {
-	severity, message, why := Error, "", ""
+// allocations go wrong. binder is the extender that binds; -1 is none.
+func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extenderAt, binder int) {
 	allocates, filters := p.Allocator(), p.Filters()
-	switch {
-	case allocates != "":
-		message, why = allocates+" allocates resources", "kube-scheduler sends pods to nodes without room for them: bind fails, and the pods stay pending"
-	case len(filters) > 0:
-		message, why = strings.Join(filters, " and ")+" can reject nodes", "kube-scheduler places pods on nodes that are rejected"
-	case p.Shortlist != nil:
-		severity = Warning
-		message, why = "the profile "+p.Path+" has a shortlist", "kube-scheduler scores and selects among all nodes that fit, and not among the best by the policies"
-	default:
-		return
+	because := allocates + " allocates resources"
+	if called[decision.Filter] == nil {
+		severity, message, why := Error, because, "kube-scheduler sends pods to nodes without room for them: bind fails, and the pods stay pending"
+		if allocates == "" {
+			message, why = strings.Join(filters, " and ")+" can reject nodes", "kube-scheduler places pods on nodes that are rejected"
+		}
+		if allocates == "" && len(filters) == 0 {
+			severity, message, why = Warning, "the profile "+p.Path+" has a shortlist", "kube-scheduler scores and selects among all nodes that fit, and not among the best by the policies"
+		}
+		if severity == Error || p.Shortlist != nil {
+			e.report(severity, "VerbNotCalled", "filterVerb", "filterVerb is not set, and "+message, why, "set filterVerb: filter")
+		}
 	}
-	e.report(severity, "FilterNotCalled", "filterVerb", "filterVerb is not set, and "+message, why, "set filterVerb: filter")
-}
-
-// filtersOnly checks that a profile without bind allocates nothing. No extender binds.
-func (e *extenderAt) filtersOnly(p *config.Profile) {
-	if allocates := p.Allocator(); allocates != "" {
-		e.report(Error, "BindNotCalled", "bindVerb", "no extender has bindVerb, and "+allocates+" of the profile "+p.Path+", which only filters, allocates resources",
-			"kube-scheduler binds pods without the allocations and annotations by which they get their resources", "remove verb from the profile, and write what outboard setup scheduler prints for it")
+	if allocates != "" && called[decision.Bind] == nil {
+		fix := "set bindVerb: bind"
+		if binder >= 0 {
+			fix += fmt.Sprintf(", and run a second scheduler for extenders[%d], which binds, too: kube-scheduler accepts one", binder)
+		}
+		e.report(Error, "VerbNotCalled", "bindVerb", "bindVerb is not set, and "+because, unallocated, fix)
 	}
-}
-
-// mode checks what kube-scheduler sends of nodes.
-func (e *extenderAt) mode() {
-	switch none := !e.Config.ClientConnection.Enabled; {
-	case none && e.extender.NodeCacheCapable:
-		e.report(Error, "NamesWithoutCluster", "nodeCacheCapable", "kube-scheduler sends names, and clientConnection.enabled is false", "Outboard knows no nodes, so every call fails", "set nodeCacheCapable: false, or connect Outboard to the API server")
-	case !none && !e.extender.NodeCacheCapable:
-		e.report(Warning, "WholeNodes", "nodeCacheCapable", "kube-scheduler sends whole nodes, and Outboard knows them", "a call has hundreds of times as many bytes", "set nodeCacheCapable: true")
+	if allocates != "" && called[decision.Preempt] == nil {
+		e.report(Warning, "VerbNotCalled", "preemptVerb", "preemptVerb is not set, and "+because, "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt")
 	}
 }
 
 // accepts checks that bind accepts the pods of kube-scheduler's profiles.
 func (e *extenderAt) accepts(p *config.Profile) {
-	if len(p.SchedulerNames) == 0 {
+	own := e.doc.config.schedulerNames()
+	refused := slices.DeleteFunc(slices.Clone(own), func(name string) bool { return slices.Contains(p.SchedulerNames, name) })
+	if len(p.SchedulerNames) == 0 || len(refused) == 0 {
 		return
 	}
-	refused := slices.DeleteFunc(e.doc.config.schedulerNames(), func(name string) bool { return slices.Contains(p.SchedulerNames, name) })
-	message := fmt.Sprintf("schedulerNames of the profile %s are %s, without %s", p.Path, strings.Join(p.SchedulerNames, ", "), strings.Join(refused, ", "))
-	switch {
-	case len(refused) == 0:
-	case len(refused) == len(e.doc.config.schedulerNames()):
-		e.report(Error, "SchedulerNotAccepted", "bindVerb", message, "Outboard refuses to bind every pod of this kube-scheduler", "set profiles[].schedulerNames of Outboard to the name of this kube-scheduler's profile, or remove them")
-	case len(e.extender.ManagedResources) == 0 && !e.extender.Ignorable: // IgnorableBinder reports the others
-		names := strings.Join(refused, ", ")
-		e.report(Error, "SchedulerNotAccepted", "bindVerb", message, "the extender is called for every pod, and Outboard refuses to bind those of "+names+": all of them stay pending",
-			"list managedResources here and in the profile, or remove "+names+" from the profiles of this kube-scheduler, or add it to schedulerNames of Outboard's profile")
-	default: // a warning, although it may be meant: outboard check calls the change to it a risk, and setup scheduler comments on it
-		names := strings.Join(refused, " and ")
-		e.report(Warning, "SchedulerNotAccepted", "bindVerb", message, "Outboard refuses to bind the pods of "+names+" for which kube-scheduler calls it, and they stay pending",
-			"have these pods select the scheduler "+strings.Join(p.SchedulerNames, " or ")+", or add "+names+" to schedulerNames of Outboard's profile")
+	names := strings.Join(refused, ", ")
+	severity, fix := Error, "add "+names+" to schedulerNames of Outboard's profile, or remove them"
+	if len(refused) < len(own) && len(e.extender.ManagedResources) > 0 { // it may be meant: outboard check calls the change to it a risk, and setup scheduler comments on it
+		severity, fix = Warning, "have these pods select the scheduler "+strings.Join(p.SchedulerNames, " or ")+", or "+fix
 	}
+	e.report(severity, "SchedulerNotAccepted", "bindVerb", fmt.Sprintf("schedulerNames of the profile %s are %s, without %s", p.Path, strings.Join(p.SchedulerNames, ", "), names),
+		"Outboard refuses to bind the pods of "+names+" for which kube-scheduler calls it, and they stay pending", fix)
 }
 
-// managed checks that both sides list the same resources.
+// managed checks that both sides list the same resources. An extender of a profile for all pods may
+// be limited to some pods, if these include all that request what a policy allocates.
 func (e *extenderAt) managed(p *config.Profile) {
-	if len(p.ManagedResources) == 0 {
-		e.allocated(p)
+	if len(p.ManagedResources)+len(e.extender.ManagedResources) == 0 {
 		return
 	}
 	theirs := map[string]bool{}
+	var list, differ []string
 	for _, r := range e.extender.ManagedResources {
 		theirs[r.Name] = r.IgnoredByScheduler
+		if len(p.ManagedResources) == 0 {
+			list = append(list, item(r.Name, r.IgnoredByScheduler))
+		} else if !lists(p, r.Name) {
+			differ = append(differ, r.Name+" is not one of the profile's")
+		}
 	}
-	var list, differ []string
 	for _, r := range p.ManagedResources {
 		list = append(list, item(r.Name, r.IgnoredByScheduler))
-		switch ignored, there := theirs[r.Name]; {
-		case !there:
+		if ignored, there := theirs[r.Name]; !there {
 			differ = append(differ, r.Name+" is missing")
-		case ignored != r.IgnoredByScheduler:
+		} else if ignored != r.IgnoredByScheduler {
 			differ = append(differ, fmt.Sprintf("ignoredByScheduler of %s is %t", r.Name, ignored))
 		}
-		delete(theirs, r.Name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(theirs)) {
-		differ = append(differ, name+" is not one of the profile's")
-	}
-	if len(differ) > 0 {
-		e.managedDiffer(p, differ, list)
-	}
-}
-
-// allocated checks an extender of a profile for all pods: it may be limited to some pods, if these
-// include all that request the resources that a policy allocates.
-func (e *extenderAt) allocated(p *config.Profile) {
-	if len(e.extender.ManagedResources) == 0 {
-		return
-	}
-	var list, differ []string
-	for _, r := range e.extender.ManagedResources {
-		list = append(list, item(r.Name, r.IgnoredByScheduler))
 	}
 	for _, r := range p.AllocatedResources() {
-		if !slices.ContainsFunc(e.extender.ManagedResources, func(m schedulerv1.ExtenderManagedResource) bool { return m.Name == string(r.Name) }) {
+		if _, there := theirs[string(r.Name)]; !there && len(p.ManagedResources) == 0 && len(theirs) > 0 {
 			differ, list = append(differ, fmt.Sprintf("%s is missing, which %s allocates", r.Name, r.Policy)), append(list, item(string(r.Name), false))
 		}
 	}
 	if len(differ) > 0 {
-		e.managedDiffer(p, differ, list)
+		e.report(Error, "ManagedResourcesDiffer", "managedResources", "the list does not go with profile "+p.Path+": "+strings.Join(differ, "; "),
+			"kube-scheduler and Outboard disagree on which pods are Outboard's, or on which of them counts a resource: kube-scheduler binds pods without calling Outboard, or no node has room",
+			"list the same in both files, as in managedResources: ["+strings.Join(list, ", ")+"]")
 	}
+	e.claimsNotCalled(p)
 }
 
 // notAllocated reports managed resources that nothing allocates although the extender is there to
 // do so: it binds pods, and no policy of its profiles allocates anything, or kube-scheduler leaves
-// the resource to it. OutboardWarning reports the latter of resources that a profile lists itself.
+// the resource to it. Outboard itself warns of the latter of resources that a profile lists.
 func (e *extenderAt) notAllocated(matches []match) {
 	binds := slices.ContainsFunc(matches, func(m match) bool { return slices.Contains(m.verbs, decision.Bind) })
 	var names, paths []string
@@ -469,50 +368,17 @@ func (e *extenderAt) notAllocated(matches []match) {
 }
 
 // claimsNotCalled reports managed resources of an extender whose profile scores nodes for pods with
-// ResourceClaims: kube-scheduler compares only the requests and limits of containers with the list.
-// OutboardWarning reports resources that the profile lists itself.
-func (e *extenderAt) claimsNotCalled(matches []match) {
-	if len(e.extender.ManagedResources) == 0 || !e.since(claimsSince) {
-		return
-	}
-	for _, m := range matches {
-		for _, q := range m.profile.Policies {
-			if q.Inputs().Devices && len(m.profile.ManagedResources) == 0 {
-				e.report(Warning, "ClaimsNotCalled", "managedResources", fmt.Sprintf("the profile %s has the policy %s, and kube-scheduler does not look for managedResources in ResourceClaims", m.profile.Path, q.Name),
-					"kube-scheduler does not call the extender for a pod that has claims and requests none of the resources, so that the policy scores nothing for it",
-					"put the policy into a profile of its own without managedResources, with an extender of its own")
-				return
-			}
-		}
-	}
-}
-
-// claimsSince is the minor version of Kubernetes that first serves ResourceClaims in the version of
-// the API that policies read, and that first allocates devices without a feature gate.
-const claimsSince = 34
-
-// claimsNotAllocated reports policies for pods with ResourceClaims with a kube-scheduler that
-// allocates no devices.
-func (c *checker) claimsNotAllocated() {
-	if c.since(claimsSince) {
-		return
-	}
-	for i, p := range c.Config.Profiles {
-		if j := slices.IndexFunc(p.Policies, func(q config.Policy) bool { return q.Inputs().Devices }); j >= 0 {
-			c.elsewhere(Warning, "ClaimsNotAllocated", c.ConfigFile, fmt.Sprintf("profiles[%d].policies[%d]", i, j), fmt.Sprintf("the policy %s is for pods with ResourceClaims, and kube-scheduler is 1.%d", p.Policies[j].Name, c.minor),
-				fmt.Sprintf("kube-scheduler allocates devices since 1.%d, without a feature gate; the API server serves resource.k8s.io/v1 since 1.%[1]d, and Outboard does not become ready without it", claimsSince),
-				fmt.Sprintf("remove the policy, or use Kubernetes 1.%d or later", claimsSince))
-		}
+// ResourceClaims. Outboard itself warns of resources that the profile lists.
+func (e *extenderAt) claimsNotCalled(p *config.Profile) {
+	i := slices.IndexFunc(p.Policies, func(q config.Policy) bool { return q.Inputs().Devices })
+	if i >= 0 && len(p.ManagedResources) == 0 {
+		e.report(Warning, "ClaimsNotCalled", "managedResources", fmt.Sprintf("the profile %s has the policy %s, and kube-scheduler does not look for managedResources in ResourceClaims", p.Path, p.Policies[i].Name),
+			"kube-scheduler does not call the extender for a pod that has claims and requests none of the resources, so that the policy scores nothing for it",
+			"put the policy into a profile of its own without managedResources, with an extender of its own")
 	}
 }
 
 // item is a managed resource as YAML.
 func item(name string, ignored bool) string {
 	return fmt.Sprintf("{name: %s, ignoredByScheduler: %t}", wiring.Quoted(name), ignored)
-}
-
-func (e *extenderAt) managedDiffer(p *config.Profile, differ, list []string) {
-	e.report(Error, "ManagedResourcesDiffer", "managedResources", "the list does not go with profile "+p.Path+": "+strings.Join(differ, "; "),
-		"kube-scheduler and Outboard disagree on which pods are Outboard's, or on which of them counts a resource: kube-scheduler binds pods without calling Outboard, or no node has room",
-		"list the same in both files, as in managedResources: ["+strings.Join(list, ", ")+"]")
 }

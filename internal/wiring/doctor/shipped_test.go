@@ -50,7 +50,6 @@ func TestShippedConfigurations(t *testing.T) {
 					t.Errorf("%s does not allow the certificate that outboard setup certs creates", beside)
 				}
 			}
-			in.FromManifests(outboard)
 			findings, err := doctor.Check(in)
 			if err != nil {
 				return err
@@ -112,8 +111,8 @@ func TestFilesForTheChart(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := doctor.Input{File: "scheduler.yaml", Data: w.YAML(), Config: c, ConfigFile: "outboard.yaml", Types: types, Now: now}
-		if got, want := severities(t, in), doctor.Warning; got["TLSNotServed"] != want || got["HTTPSNotEnabled"] != "" {
-			t.Errorf("%+v: %v, want TLSNotServed as a %s", o, got, want)
+		if got, want := severities(t, in), doctor.Warning; got["WrongScheme"] != want || got["ServerCertificate"] != "" {
+			t.Errorf("%+v: %v, want WrongScheme as a %s", o, got, want)
 		}
 		for code, severity := range severities(t, in) {
 			if severity == doctor.Error {
