@@ -64,16 +64,6 @@ func (s scheduler) flag(name string) (string, bool) {
 	return "", false
 }
 
-// minor returns the minor version in the tag of the image; 0 if it has none.
-func (s scheduler) minor() int {
-	image, _, _ := strings.Cut(s.container.Image, "@")
-	minor, err := minorOf(image[strings.LastIndexByte(image, ':')+1:])
-	if err != nil {
-		return 0
-	}
-	return minor
-}
-
 // runs reports whether the container runs kube-scheduler.
 func (s scheduler) runs() bool {
 	image, _, _ := strings.Cut(path.Base(s.container.Image), ":")
@@ -117,21 +107,6 @@ func (in *Input) schedulers() []scheduler {
 		}
 	}
 	return all
-}
-
-// schedulerVersion is the version of the oldest kube-scheduler that may read the file, or of the
-// API server.
-func (in *Input) schedulerVersion() string {
-	oldest := 0
-	for _, s := range in.schedulers() {
-		if m := s.minor(); m > 0 && (oldest == 0 || m < oldest) {
-			oldest = m
-		}
-	}
-	if oldest == 0 {
-		return in.Cluster.Version
-	}
-	return "1." + strconv.Itoa(oldest)
 }
 
 // cluster compares the file with the cluster.

@@ -59,7 +59,7 @@ type Input struct {
 	// Cluster has the objects of a cluster. nil: unknown.
 	Cluster *Cluster
 	// Version is the version of kube-scheduler, such as 1.37 or v1.37.0. Default: that of the
-	// cluster, if one is known.
+	// API server, if a cluster is known.
 	Version string
 	// ReadFile reads a file that the file to check names, and ReadConfigFile one that Config names.
 	// nil: none can be read.
@@ -110,7 +110,7 @@ type checker struct {
 
 func examine(in Input) (*checker, error) {
 	if in.Version == "" && in.Cluster != nil {
-		in.Version = in.schedulerVersion()
+		in.Version = in.Cluster.Version
 	}
 	c := &checker{Input: in, omissions: slices.Clone(in.Unread)}
 	var err error

@@ -186,7 +186,7 @@ func (c *checker) undecoded() {
 		line, _ := strconv.Atoi(m[1])
 		c.refuseAt("Syntax", c.doc.whole.Line(line), "", m[2]+" is set twice", "", "remove one of the two")
 	}
-	emptyFirst := c.doc.config.Kind == ofScheduler && strings.HasPrefix(text, "Object 'Kind' is missing")
+	emptyFirst := c.doc.former.IsZero() && c.doc.config.Kind == ofScheduler && strings.HasPrefix(text, "Object 'Kind' is missing")
 	if len(twice) > 0 || c.undecodable && !emptyFirst {
 		return
 	}

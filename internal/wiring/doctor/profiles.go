@@ -176,13 +176,11 @@ func (e *extenderAt) served(matches []match) {
 			continue
 		}
 		_, prefix := e.prefix()
-		fix := "remove it: no profile serves it"
+		fix := "remove it: no profile serves it below " + cmp.Or(prefix, "/")
 		for i := range e.Config.Profiles {
 			for _, r := range e.Config.Profiles[i].Routes() {
 				if name, below := strings.CutPrefix(r.Path, prefix+"/"); r.Verb == v && below {
 					fix = "write " + v.Field() + ": " + name
-				} else if r.Verb == v && strings.HasPrefix(fix, "remove") {
-					fix = "remove it; an extender with another urlPrefix can call " + r.Path
 				}
 			}
 		}
