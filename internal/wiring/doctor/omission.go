@@ -60,7 +60,7 @@ func (c *checker) readOrOmit(name string, read func(string) ([]byte, error)) []b
 		}
 	}
 	if missing(name, read) != nil {
-		return nil // FileNotMounted reports it
+		return nil // FileNotFound reports it
 	}
 	why := err.Error()
 	if errors.Is(err, fs.ErrNotExist) {
