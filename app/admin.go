@@ -1,17 +1,13 @@
 package app
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 )
 
 // adminVariable is the environment variable with the default of --admin.
@@ -24,10 +20,6 @@ const adminTimeout = 10 * time.Second
 
 // adminAddress is the admin address of a running service: a URL, or an address without a scheme.
 type adminAddress string
-
-func (a *adminAddress) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar((*string)(a), "admin", cmp.Or(os.Getenv(adminVariable), defaultAdmin), "admin address of the running service; to reach a pod, use kubectl port-forward POD 8081")
-}
 
 // url returns the address as a URL that does not end in a slash.
 func (a *adminAddress) url() string {
