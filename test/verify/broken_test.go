@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -46,14 +45,6 @@ var brokenExtenders = []struct {
 			<-r.Context().Done()
 		})
 	}},
-	{rule: "in-time", how: "stops in the middle of the response", options: impatient, make: func() http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			_, _ = w.Write([]byte(`{"NodeNames":[`))
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		})
-	}},
 	{rule: "bounded", how: "answers without end", make: func() http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			chunk := []byte(strings.Repeat(`"node",`, 10_000))
@@ -81,12 +72,6 @@ var brokenExtenders = []struct {
 	}},
 	{rule: "json", how: "answers in text", make: func() http.Handler {
 		return &extender{reply: func(w http.ResponseWriter, _ []byte) { writeExactly(w, []byte("ok")) }}
-	}},
-	{rule: "json", how: "answers with an empty body", make: func() http.Handler {
-		return &extender{reply: func(w http.ResponseWriter, _ []byte) { w.WriteHeader(http.StatusOK) }}
-	}},
-	{rule: "json", how: "answers with scores as text", options: prioritize, make: func() http.Handler {
-		return &extender{reply: func(w http.ResponseWriter, _ []byte) { writeExactly(w, []byte(`[{"Host":"a","Score":"7"}]`)) }}
 	}},
 	{rule: "no-error", how: "does not know its nodes", options: func(o *Options) { o.Nodes = nodesNamed("a", "b") }, make: func() http.Handler {
 		return &extender{filter: func(_ *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
@@ -122,13 +107,6 @@ var brokenExtenders = []struct {
 	}},
 	{rule: "reasons", how: "rejects without a word", make: func() http.Handler {
 		return &extender{filter: func(_ *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) { r.FailedNodes = nil }}
-	}},
-	{rule: "reasons", how: "rejects with an empty text", make: func() http.Handler {
-		return &extender{filter: func(_ *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
-			for name := range r.FailedNodes {
-				r.FailedNodes[name] = ""
-			}
-		}}
 	}},
 	{rule: "reasons", how: "answers {}", make: func() http.Handler {
 		return &extender{filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
@@ -166,16 +144,7 @@ var brokenExtenders = []struct {
 			}
 		}}
 	}},
-	{rule: "nodes-unchanged", how: "adds a label", options: nodes, make: func() http.Handler {
-		return &extender{filter: func(_ *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
-			for i := range r.Nodes.Items {
-				r.Nodes.Items[i].Labels = map[string]string{"seen": "yes"}
-			}
-		}}
-	}},
-
 	{rule: "score-range", how: "scores up to 100", options: prioritize, make: scored(func(s *extenderv1.HostPriorityList) { add(s, 90) })},
-	{rule: "score-range", how: "scores below 0", options: prioritize, make: scored(func(s *extenderv1.HostPriorityList) { add(s, -11) })},
 	{rule: "score-known", how: "scores a node of its own", options: prioritize, make: func() http.Handler {
 		return &extender{prioritize: func(_ *extenderv1.ExtenderArgs, s *extenderv1.HostPriorityList) {
 			*s = append(*s, extenderv1.HostPriority{Host: "gpu-1", Score: 1})
@@ -192,9 +161,6 @@ var brokenExtenders = []struct {
 		}}
 	}},
 	{rule: "preempt-null", how: "drops a node by null", options: preempt, make: preempted(func(kept map[string]*extenderv1.MetaVictims, name string) { kept[name] = nil })},
-	{rule: "preempt-null", how: "drops a victim by null", options: preempt, make: preempted(func(kept map[string]*extenderv1.MetaVictims, name string) {
-		kept[name] = &extenderv1.MetaVictims{Pods: append(kept[name].Pods, nil), NumPDBViolations: kept[name].NumPDBViolations}
-	})},
 	{rule: "preempt-nodes", how: "adds a node of its own", options: preempt, make: func() http.Handler {
 		return &extender{preempt: func(_ *extenderv1.ExtenderPreemptionArgs, kept map[string]*extenderv1.MetaVictims) {
 			kept["gpu-1"] = &extenderv1.MetaVictims{Pods: []*extenderv1.MetaPod{{UID: "x"}}}
@@ -229,11 +195,6 @@ var brokenExtenders = []struct {
 			}
 		}}
 	}},
-	{rule: "same-response", how: "throws dice for scores", options: prioritize, make: scored(func(s *extenderv1.HostPriorityList) {
-		for i := range *s {
-			(*s)[i].Score = rand.Int64N(11)
-		}
-	})},
 	{rule: "order-independent", how: "passes the first half", make: func() http.Handler {
 		return &extender{filter: func(_ *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
 			*r.NodeNames = (*r.NodeNames)[:(len(*r.NodeNames)+1)/2]
@@ -262,12 +223,6 @@ var brokenExtenders = []struct {
 		return &extender{reply: func(w http.ResponseWriter, body []byte) {
 			_, _ = w.Write(body)
 			_ = http.NewResponseController(w).Flush()
-		}}
-	}},
-	{rule: "connection-reuse", how: "closes connections", make: func() http.Handler {
-		return &extender{reply: func(w http.ResponseWriter, body []byte) {
-			w.Header().Set("Connection", "close")
-			writeExactly(w, body)
 		}}
 	}},
 	{rule: "concurrent", how: "answers one caller with another's request", make: func() http.Handler {
@@ -300,14 +255,6 @@ var brokenExtenders = []struct {
 			return true
 		}}
 	}},
-	{rule: "large-request", how: "refuses long lists with Error", make: func() http.Handler {
-		return &extender{filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
-			if len(*args.NodeNames) > 90 {
-				*r = extenderv1.ExtenderFilterResult{Error: "too many nodes"}
-			}
-		}}
-	}, options: func(o *Options) { filterNames(o); o.Sizes = []int{20, 100}; o.Nodes = nodesNamed(manyNames(100)...) }},
-
 	{rule: "large-request", how: "is busy with long lists", detail: "the extender is busy; the same request with ", make: func() http.Handler {
 		return &extender{filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
 			if len(*args.NodeNames) > 90 {
@@ -350,16 +297,6 @@ var brokenExtenders = []struct {
 			})
 		}}
 	}},
-	{rule: "malformed-rejected", how: "scores what it cannot read", options: prioritize, make: func() http.Handler {
-		return &extender{first: func(w http.ResponseWriter, r *http.Request) bool {
-			return answerBody(w, r, func(body []byte) []byte {
-				if json.Unmarshal(body, &extenderv1.ExtenderArgs{}) == nil || len(body) > 10_000 {
-					return nil
-				}
-				return []byte(`[{"Host":"gpu-1","Score":1}]`)
-			})
-		}}
-	}},
 	{rule: "error-form", how: "answers 400", make: func() http.Handler {
 		return &extender{reply: func(w http.ResponseWriter, body []byte) {
 			if bytes.Contains(body, []byte(`"Error":"the request`)) {
@@ -372,14 +309,6 @@ var brokenExtenders = []struct {
 		return &extender{reply: func(w http.ResponseWriter, body []byte) {
 			if bytes.Contains(body, []byte(`"Error":"the request`)) {
 				body = []byte("bad request")
-			}
-			writeExactly(w, body)
-		}}
-	}},
-	{rule: "error-form", how: "answers 400 to a bad bind", options: bind, make: func() http.Handler {
-		return &extender{reply: func(w http.ResponseWriter, body []byte) {
-			if bytes.Contains(body, []byte(`"Error":"the request`)) {
-				w.WriteHeader(http.StatusBadRequest)
 			}
 			writeExactly(w, body)
 		}}

@@ -58,33 +58,6 @@ func TestReportInText(t *testing.T) {
 	}
 }
 
-func TestReportSummary(t *testing.T) {
-	for want, results := range map[string][]Result{
-		"0 rules passed, 0 failed, 0 not applicable\n": nil,
-		"1 rule passed, 0 failed, 1 not applicable\n":  {{Outcome: Passed}, {Outcome: NotApplicable}},
-		"2 rules passed, 0 failed, 0 not applicable\n": {{Outcome: Passed}, {Outcome: Passed}},
-	} {
-		if got := text(t, &Report{Results: results}); !strings.HasSuffix(got, "\n"+want) {
-			t.Errorf("got:\n%s\nwant %q at the end", got, want)
-		}
-	}
-}
-
-// If nothing responds, the report is about that and nothing else.
-func TestReportWithoutResponses(t *testing.T) {
-	report, err := Run(t.Context(), Options{URL: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text strings.Builder
-	if err := report.WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
-	if got := text.String(); report.OK() || !strings.Contains(got, "\n✗ responses ") || strings.Contains(got, "\n– ") || !strings.Contains(got, "connection refused") {
-		t.Errorf("got:\n%s", got)
-	}
-}
-
 // Text from an extender must not control the terminal of the user.
 func TestReportIsPrintable(t *testing.T) {
 	o := quick(Options{URL: serve(t, &extender{

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -168,16 +167,5 @@ func TestPlainHTTPIsAWarning(t *testing.T) {
 		if r := resultOf(t, report, id); r.Outcome != NotApplicable {
 			t.Errorf("%s: %s", id, r.Outcome)
 		}
-	}
-}
-
-func TestTLSMistakesAreErrors(t *testing.T) {
-	o := Options{URL: "https://127.0.0.1:1", TLS: rest.TLSClientConfig{CAFile: "/no/such/file"}}
-	if _, err := Run(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "tls: ") {
-		t.Errorf("a missing CA file returns %v", err)
-	}
-	o.TLS = rest.TLSClientConfig{CAData: []byte("x"), Insecure: true}
-	if _, err := Run(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "tls: ") {
-		t.Errorf("a CA together with insecure returns %v", err)
 	}
 }
