@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/replicas"
 )
 
 // clusterFlags are the flags with which a command finds the API server, as kubectl has them.
@@ -25,9 +26,9 @@ func (c *clusterFlags) register(cmd *cobra.Command) {
 func (c *clusterFlags) given() bool { return c.Kubeconfig != "" || c.Context != "" }
 
 // outboardNamespaceFlag adds the flag for the namespace of Outboard, which is never that of the
-// pods that --namespace names. purpose follows in its description.
-func outboardNamespaceFlag(cmd *cobra.Command, namespace *string, value, purpose string) {
-	cmd.Flags().StringVar(namespace, "outboard-namespace", value, "the namespace of Outboard"+purpose)
+// pods that --namespace names.
+func outboardNamespaceFlag(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVar(namespace, "outboard-namespace", replicas.Namespace, "the namespace of Outboard")
 }
 
 // namespaceFlags are the flags with which a command selects the namespaces of pods, as kubectl has

@@ -342,7 +342,7 @@ func TestNamespacesHaveOneMeaning(t *testing.T) {
 	count := map[string]int{}
 	every(NewCommand(), func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if strings.Contains(f.Name, "namespace") && meanings[f.Name] == "" && f.Name != "all-namespaces" && f.Name != "leader-elect-resource-namespace" {
+			if strings.Contains(f.Name, "namespace") && meanings[f.Name] == "" && f.Name != "all-namespaces" {
 				t.Errorf("%s has the flag --%s", cmd.Name(), f.Name)
 			}
 			if !strings.HasPrefix(f.Usage, meanings[f.Name]) || (f.Shorthand == "n") != (f.Name == "namespace") {

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/replicas"
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
@@ -25,7 +24,7 @@ type wiringOptions struct {
 
 func (o *wiringOptions) register(cmd *cobra.Command) {
 	o.connection.register(cmd)
-	outboardNamespaceFlag(cmd, &o.namespace, replicas.Namespace, ", whose Deployments mount the files that --cluster reads")
+	outboardNamespaceFlag(cmd, &o.namespace)
 	flags := cmd.Flags()
 	flags.StringVar(&o.scheduler, "scheduler", "", "kube-scheduler's configuration, alone or in a manifest: report what goes wrong with it and FILE; - is standard input")
 	flags.BoolVar(&o.cluster, "cluster", false, "read the cluster, too; --kubeconfig, --context and --outboard-namespace imply it")

@@ -24,7 +24,7 @@ type serviceFlags struct {
 func (s *serviceFlags) register(cmd *cobra.Command) {
 	s.local = defaultAdmin
 	s.cluster.register(cmd)
-	outboardNamespaceFlag(cmd, &s.namespace, replicas.Namespace, ", whose replicas are read through the API server")
+	outboardNamespaceFlag(cmd, &s.namespace)
 	cmd.Flags().StringVar((*string)(&s.admin), "admin", os.Getenv(adminVariable), "read from this admin address only, instead of all replicas (default "+adminVariable+" of the environment; in a pod of Outboard, "+defaultAdmin+")")
 }
 

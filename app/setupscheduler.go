@@ -40,7 +40,7 @@ respond. All others get a soft one, which is ignorable.
 Without it, kube-scheduler calls serving.address.
 
 --scheduler-name makes the file one for a second scheduler with that name and a lease of its
-own, wherever it runs.
+own in --outboard-namespace, wherever it runs.
 
 --from converts the extenders of a Policy of kube-scheduler 1.22 and earlier instead, and reports
 what it leaves out. --legacy-policy prints such a Policy.`,
@@ -54,6 +54,9 @@ what it leaves out. --legacy-policy prints such a Policy.`,
 				return err
 			}
 			if o.from != "" {
+				if !cmd.Flags().Changed("outboard-namespace") {
+					o.Namespace = "" // that of kube-scheduler's default
+				}
 				return o.migrate(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			return o.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), types)
@@ -65,14 +68,8 @@ what it leaves out. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
 	complete(cmd, "for", cobra.FixedCompletions(topologies(), cobra.ShellCompDirectiveNoFileComp))
 	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
-	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default outboard.NAMESPACE.svc for IP addresses that are not loopback, and for NodePorts)")
-	outboardNamespaceFlag(cmd, &o.Namespace, wiring.Namespace, " and of its Service")
-	flags.StringVar(&o.LeaseNamespace, "leader-elect-resource-namespace", "", "the namespace of the lease of a second scheduler (default with --config: that of Outboard)")
+	outboardNamespaceFlag(cmd, &o.Namespace)
 	flags.StringVar(&o.CertificateDir, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
-	const in = ", in --certificate-dir or absolute"
-	flags.StringVar(&o.Certificates.CA, "ca", "", "the file with the CA of the extender's certificate"+in+" (default ca.crt)")
-	flags.StringVar(&o.Certificates.Cert, "cert", "", "the file with the client certificate"+in+" (default client.crt, as outboard setup certs writes it; with --for service and sidecar tls.crt, as in a Secret)")
-	flags.StringVar(&o.Certificates.Key, "key", "", "the file with the client certificate's key"+in+" (default client.key; with --for service and sidecar tls.key)")
 	flags.StringVar(&o.SchedulerKubeconfig, "scheduler-kubeconfig", "", "the kubeconfig of kube-scheduler (default with --for kubeadm: /etc/kubernetes/scheduler.conf; otherwise none, for a scheduler in a pod)")
 	flags.StringVar(&o.SchedulerName, "scheduler-name", "", "the name of a second scheduler (default with --for service and sidecar: what a profile lists in schedulerNames, or outboard-scheduler)")
 	flags.StringSliceVar(&o.Profiles, "profile", nil, "the paths of the profiles to call (default all)")
@@ -100,14 +97,12 @@ func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) erro
 		return errors.New("--legacy-policy prints one file: leave out --dir")
 	case o.legacy && o.SchedulerName != "":
 		return errors.New("--legacy-policy: a Policy has no name of a scheduler: leave out --scheduler-name, and set the flag of this name of kube-scheduler, which 1.21 and earlier have")
-	case o.legacy && o.LeaseNamespace != "":
-		return errors.New("--legacy-policy: a Policy has no lease: leave out --leader-elect-resource-namespace")
 	case o.legacy && o.SchedulerKubeconfig != "":
 		return errors.New("--legacy-policy: a Policy has no kubeconfig: leave out --scheduler-kubeconfig")
 	case o.from == "":
 		return nil
 	}
-	for _, other := range []string{"config", "for", "url", "server-name", "outboard-namespace", "certificate-dir", "ca", "cert", "key", "scheduler-kubeconfig", "profile", "strict", "legacy-policy", "dir"} {
+	for _, other := range []string{"config", "for", "url", "certificate-dir", "scheduler-kubeconfig", "profile", "strict", "legacy-policy", "dir"} {
 		if changed(other) {
 			return fmt.Errorf("--%s does not go with --from, which keeps the extenders of the Policy: convert the Policy without --%[1]s, or print a file for Outboard with --config", other)
 		}

@@ -17,7 +17,6 @@ import (
 func TestSchedulerConfig(t *testing.T) {
 	config := file(t, plain+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
 	secure := file(t, header+"serving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
-	anywhere := file(t, header+"serving: {address: '0.0.0.0:8443', tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
 	policy := filepath.Join(t.TempDir(), "policy.json")
 	if err := os.WriteFile(policy, []byte(`{"kind": "Policy", "alwaysCheckAllPredicates": true, "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter", "enableHttps": true}]}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -34,7 +33,6 @@ func TestSchedulerConfig(t *testing.T) {
 		{"a Policy", []string{"--config", config, "--legacy-policy"}, []string{`"enableHttps": false`, `"httpTimeout": 3000000000`}},
 		{"converted, with notes", []string{"--from", policy}, []string{"alwaysCheckAllPredicates: left out", "enableHTTPS: true\n"}},
 		{"a Policy has no name of a scheduler", []string{"--config", config, "--legacy-policy", "--scheduler-name", "a"}, []string{"a Policy has no name of a scheduler: leave out --scheduler-name"}},
-		{"a Policy has no lease", []string{"--config", config, "--legacy-policy", "--for", "service", "--leader-elect-resource-namespace", "a"}, []string{"leave out --leader-elect-resource-namespace"}},
 		{"a Policy has no kubeconfig", []string{"--config", config, "--legacy-policy", "--scheduler-kubeconfig", "/a"}, []string{"leave out --scheduler-kubeconfig"}},
 		{"no file", nil, []string{"--config or --from is missing"}},
 		{"both files", []string{"--config", config, "--from", policy}, []string{"--config does not go with --from"}},
@@ -42,14 +40,12 @@ func TestSchedulerConfig(t *testing.T) {
 		{"a Policy and a directory", []string{"--config", config, "--legacy-policy", "--dir", "x"}, []string{"leave out --dir"}},
 		{"a second scheduler at a NodePort", []string{"--config", config, "--for", "nodeport", "--scheduler-name", "extended-scheduler"},
 			[]string{"urlPrefix: https://127.0.0.1:32766\n", "schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: outboard-system\n"}},
-		{"a second scheduler at a URL", []string{"--config", config, "--url", "http://localhost:30036", "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system"},
+		{"a second scheduler at a URL", []string{"--config", config, "--url", "http://localhost:30036", "--scheduler-name", "extended-scheduler", "--outboard-namespace", "kube-system"},
 			[]string{"urlPrefix: http://localhost:30036\n", "schedulerName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
-		{"a second scheduler with a Policy", []string{"--from", policy, "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system"},
+		{"a second scheduler with a Policy", []string{"--from", policy, "--scheduler-name", "extended-scheduler", "--outboard-namespace", "kube-system"},
 			[]string{"schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
 		{"a second scheduler with a Policy and the default lease", []string{"--from", policy, "--scheduler-name", "extended-scheduler"},
 			[]string{"leaderElection:\n  leaderElect: true\n  resourceName: extended-scheduler\nprofiles:\n"}},
-		{"names of certificates", []string{"--config", anywhere, "--for", "service", "--certificate-dir", "/tls", "--ca", "/pki/ca.pem", "--cert", "client.crt", "--key", "client.key"},
-			[]string{"caFile: /pki/ca.pem\n", "certFile: /tls/client.crt\n", "keyFile: /tls/client.key\n"}},
 		{"a kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "/etc/scheduler.conf"}, []string{"clientConnection:\n  kubeconfig: /etc/scheduler.conf\n"}},
 		{"a relative kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "scheduler.conf"}, []string{"must be an absolute path"}},
 		{"an invalid name with a Policy", []string{"--from", policy, "--scheduler-name", "GPU_scheduler"}, []string{"it is also the name of a lease"}},
@@ -118,8 +114,8 @@ func TestSchedulerConfigFitsTheCertificate(t *testing.T) {
 		{"--config", anywhere, "--url", "https://[::1]:8443"},
 		{"--config", anywhere, "--url", "https://127.0.0.1:8443"},
 		{"--config", anywhere, "--url", "https://127.0.0.2:8443"},
-		{"--config", anywhere, "--url", "https://localhost:8443", "--scheduler-name", "a", "--leader-elect-resource-namespace", "kube-system"},
-		{"--config", anywhere, "--for", "nodeport", "--scheduler-name", "a", "--leader-elect-resource-namespace", "kube-system"},
+		{"--config", anywhere, "--url", "https://localhost:8443", "--scheduler-name", "a"},
+		{"--config", anywhere, "--for", "nodeport", "--scheduler-name", "a"},
 		{"--config", anywhere, "--for", "nodeport", "--url", "https://10.0.0.5:32766"},
 		{"--config", anywhere, "--for", "service"},
 		{"--config", anywhere, "--for", "service", "--url", "https://10.96.0.20"},

@@ -20,15 +20,15 @@ import (
 // alone or in a ConfigMap, to a KubeSchedulerConfiguration. It leaves out the rest, such as
 // predicates and priorities: kube-scheduler's plugins have their defaults. notes name what is left
 // out or works in another way; they are in the comments of the result, too. file is the name of the
-// file in them. Of the options, SchedulerName and LeaseNamespace count: with a name, the result is
+// file in them. Of the options, SchedulerName and Namespace count: with a name, the result is
 // for a second scheduler with a lease of its own.
 func Migrate(file string, data []byte, o Options) (result []byte, notes []string, err error) {
 	root, err := policyIn(file, data)
 	if err != nil {
 		return nil, nil, err
 	}
-	l := lease{o.LeaseNamespace, o.SchedulerName}
-	if err := o.completeNamespaces(); err != nil {
+	l := lease{o.Namespace, o.SchedulerName}
+	if err := o.completeNamespace(); err != nil {
 		return nil, nil, err
 	}
 	if o.SchedulerName != "" {

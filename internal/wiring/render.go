@@ -120,7 +120,7 @@ func (w *Wiring) process(p *page) {
 	case w.options.For == Kubeadm:
 		p.line("leaderElection:\n  leaderElect: true")
 	case w.options.second():
-		p.lease(lease{w.options.LeaseNamespace, w.schedulers[0]})
+		p.lease(lease{w.options.Namespace, w.schedulers[0]})
 	}
 }
 

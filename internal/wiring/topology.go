@@ -1,13 +1,11 @@
 package wiring
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,18 +68,6 @@ func CertificateNames(mounted bool) Certificates {
 		return Certificates{CA: "ca.crt", Cert: "tls.crt", Key: "tls.key"} // as in a Secret of type kubernetes.io/tls
 	}
 	return Certificates{CA: "ca.crt", Cert: "client.crt", Key: "client.key"} // as outboard setup certs writes them
-}
-
-// certificates returns the absolute paths of the certificates.
-func (o *Options) certificates() Certificates {
-	names := CertificateNames(o.For.second())
-	at := func(name, byDefault string) string {
-		if name = cmp.Or(name, byDefault); path.IsAbs(name) {
-			return name
-		}
-		return o.CertificateDir + "/" + name
-	}
-	return Certificates{CA: at(o.Certificates.CA, names.CA), Cert: at(o.Certificates.Cert, names.Cert), Key: at(o.Certificates.Key, names.Key)}
 }
 
 // second says whether the topology always has a kube-scheduler beside the cluster's own, in a pod

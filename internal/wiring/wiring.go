@@ -35,21 +35,12 @@ type Options struct {
 	// URL is where kube-scheduler reaches Outboard: scheme, host and perhaps port. Default: by
 	// topology and serving.address.
 	URL string
-	// ServerName is the name in Outboard's certificate, a DNS name or an IP address, if URL does
-	// not have it. Default: by topology.
-	ServerName string
-	// Namespace is the namespace of Outboard and of its Service. Default [Namespace].
+	// Namespace is the namespace of Outboard, of its Service, and of a second scheduler's lease.
+	// Default [Namespace].
 	Namespace string
-	// LeaseNamespace is the namespace of a second scheduler's lease,
-	// leaderElection.resourceNamespace. Default: Namespace.
-	LeaseNamespace string
 	// CertificateDir is the directory in which kube-scheduler finds the certificates. Default
 	// [Directory].
 	CertificateDir string
-	// Certificates are the files of certificates, absolute or in CertificateDir. Default: those of
-	// a mounted Secret of type kubernetes.io/tls for [Sidecar] and [Service], and those of outboard
-	// setup certs for the other topologies.
-	Certificates Certificates
 	// SchedulerKubeconfig is the kubeconfig of kube-scheduler, an absolute path. Default for
 	// [Kubeadm]: that of kubeadm; otherwise none: the configuration of the pod in which
 	// kube-scheduler runs.
@@ -83,7 +74,7 @@ type entry struct {
 
 // New decides on the extenders for the configuration.
 func New(c *config.Config, o Options) (*Wiring, error) {
-	if err := o.completeNamespaces(); err != nil {
+	if err := o.completeNamespace(); err != nil {
 		return nil, err
 	}
 	note, err := o.ownHostOnly(&c.Serving)
@@ -105,11 +96,7 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 	if err := checkURL(o.URL, &c.Serving); err != nil {
 		return nil, err
 	}
-	if rule := hostRule(o.ServerName); o.ServerName != "" && rule != "" {
-		return nil, fmt.Errorf("--server-name=%q: must be a DNS name or an IP address: %s", o.ServerName, rule)
-	}
 	o.URL = strings.TrimRight(o.URL, "/")
-	o.ServerName = cmp.Or(o.ServerName, o.For.serverName(o.URL, o.Namespace))
 	o.CertificateDir = strings.TrimRight(cmp.Or(o.CertificateDir, Directory), "/")
 	if !path.IsAbs(o.CertificateDir) {
 		return nil, fmt.Errorf("certificate directory %q: must be an absolute path: kube-scheduler looks for a relative one in its working directory", o.CertificateDir)
@@ -128,18 +115,11 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 	return w, errors.Join(w.oneBinder(), w.nameSchedulers(profiles))
 }
 
-// completeNamespaces fills in the defaults of both namespaces, and checks them.
-func (o *Options) completeNamespaces() error {
+// completeNamespace fills in the default of the namespace, and checks it.
+func (o *Options) completeNamespace() error {
 	o.Namespace = cmp.Or(o.Namespace, Namespace)
 	if wrong := validation.IsDNS1123Label(o.Namespace); len(wrong) > 0 {
 		return fmt.Errorf("--outboard-namespace=%q: %s", o.Namespace, wrong[0])
-	}
-	if o.LeaseNamespace != "" && !o.second() {
-		return fmt.Errorf("--leader-elect-resource-namespace=%q: only a second scheduler has a lease of its own: name it with --scheduler-name, or leave out the flag", o.LeaseNamespace)
-	}
-	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, o.Namespace)
-	if wrong := validation.IsDNS1123Label(o.LeaseNamespace); len(wrong) > 0 {
-		return fmt.Errorf("--leader-elect-resource-namespace=%q: %s", o.LeaseNamespace, wrong[0])
 	}
 	return nil
 }
@@ -210,10 +190,10 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 	e.URLPrefix = w.options.URL + strings.TrimRight(prefix, "/")
 	if t := c.Serving.TLS; t != nil {
 		e.EnableHTTPS = true
-		files := w.options.certificates()
-		e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: files.CA, ServerName: w.options.ServerName}
+		files, dir := CertificateNames(w.options.For.second()), w.options.CertificateDir+"/"
+		e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: dir + files.CA, ServerName: w.options.For.serverName(w.options.URL, w.options.Namespace)}
 		if t.ClientCAFile != "" {
-			e.TLSConfig.CertFile, e.TLSConfig.KeyFile = files.Cert, files.Key
+			e.TLSConfig.CertFile, e.TLSConfig.KeyFile = dir+files.Cert, dir+files.Key
 		}
 	}
 	return e

@@ -289,19 +289,17 @@ func TestLoopbackAddress(t *testing.T) {
 	}
 }
 
-// The namespace of Outboard is in the URL of the Service and in the name of the certificate, and that of the lease is the same unless
-// another is given.
+// The namespace of Outboard is in the URL of the Service, in the name of the certificate, and in the
+// lease.
 func TestNamespace(t *testing.T) {
-	for options, want := range map[[3]string][3]string{
-		{"service"}:                       {"https://outboard.sched.svc/images", "", "sched"},
-		{"sidecar"}:                       {"https://127.0.0.1:8443/images", "", "sched"},
-		{"nodeport"}:                      {"https://127.0.0.1:32766/images", "outboard.sched.svc", ""},
-		{"nodeport", "gpu"}:               {"https://127.0.0.1:32766/images", "outboard.sched.svc", "sched"},
-		{"nodeport", "gpu", "kube-other"}: {"https://127.0.0.1:32766/images", "outboard.sched.svc", "kube-other"},
-		{"service", "", "kube-other"}:     {"https://outboard.sched.svc/images", "", "kube-other"},
+	for options, want := range map[[2]string][3]string{
+		{"service"}:         {"https://outboard.sched.svc/images", "", "sched"},
+		{"sidecar"}:         {"https://127.0.0.1:8443/images", "", "sched"},
+		{"nodeport"}:        {"https://127.0.0.1:32766/images", "outboard.sched.svc", ""},
+		{"nodeport", "gpu"}: {"https://127.0.0.1:32766/images", "outboard.sched.svc", "sched"},
 	} {
 		topology := wiring.Topology(options[0])
-		w, err := wiring.New(load(t, mutualTLS+"profiles:\n"+images), wiring.Options{For: topology, Namespace: "sched", SchedulerName: options[1], LeaseNamespace: options[2]})
+		w, err := wiring.New(load(t, mutualTLS+"profiles:\n"+images), wiring.Options{For: topology, Namespace: "sched", SchedulerName: options[1]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,14 +316,14 @@ func TestNamespace(t *testing.T) {
 // Hosts are DNS names and IP addresses.
 func TestHosts(t *testing.T) {
 	for url, name := range map[string]string{
-		"https://outboard.example:65535": "outboard.outboard-system.svc",
-		"https://10.96.0.20":             "10.96.0.20",
-		"https://[2001:db8::20]:1/":      "2001:db8::20",
-		"https://localhost":              "2.example",
+		"https://outboard.example:65535": "",
+		"https://10.96.0.20":             "outboard.outboard-system.svc",
+		"https://[2001:db8::20]:1/":      "outboard.outboard-system.svc",
+		"https://localhost":              "",
 	} {
-		w, err := wiring.New(load(t, mutualTLS+"profiles:\n"+images), wiring.Options{URL: url, ServerName: name})
+		w, err := wiring.New(load(t, mutualTLS+"profiles:\n"+images), wiring.Options{URL: url})
 		if err != nil {
-			t.Errorf("%s, %s: %v", url, name, err)
+			t.Errorf("%s: %v", url, err)
 			continue
 		}
 		e := w.Extenders()[0]
@@ -361,16 +359,11 @@ func TestErrors(t *testing.T) {
 		{"no port", "profiles:\n" + images, wiring.Options{URL: "http://a:99999"}, `--url="http://a:99999": port: must be between 1 and 65535`},
 		{"no port", "profiles:\n" + images, wiring.Options{URL: "http://a:99999999999999999999"}, "port: must be between 1 and 65535"},
 		{"no port", "profiles:\n" + images, wiring.Options{URL: "http://a:http"}, `--url="http://a:http": invalid port`},
-		{"no name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "not a name"}, `--server-name="not a name": must be a DNS name or an IP address: a lowercase RFC 1123 subdomain`},
-		{"a URL as name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "https://outboard"}, `--server-name="https://outboard": must be a DNS name or an IP address`},
-		{"an address with port as name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "10.96.0.20:443"}, `--server-name="10.96.0.20:443": must be a DNS name or an IP address: must be a valid IP address`},
 		{"the cluster's own has a name", "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm, URL: "https://10.96.0.20", SchedulerName: "a"}, "the scheduler of --for kubeadm is the cluster's own"},
 		{"a name that no lease can have", "profiles:\n" + images, wiring.Options{For: wiring.Sidecar, SchedulerName: "GPU_scheduler"}, `scheduler name "GPU_scheduler": it is also the name of a lease, so `},
 		{"the name of the cluster's own", "profiles:\n" + images, wiring.Options{For: wiring.Service, SchedulerName: "default-scheduler"}, `scheduler name "default-scheduler": it is that of the cluster's own scheduler`},
 		{"the name of the cluster's own at a NodePort", "profiles:\n" + images, wiring.Options{For: wiring.NodePort, SchedulerName: "default-scheduler"}, `scheduler name "default-scheduler": it is that of the cluster's own scheduler`},
 		{"no namespace", "profiles:\n" + images, wiring.Options{Namespace: "a.b"}, `--outboard-namespace="a.b": `},
-		{"no namespace of a lease", "profiles:\n" + images, wiring.Options{SchedulerName: "a", LeaseNamespace: "a.b"}, `--leader-elect-resource-namespace="a.b": `},
-		{"a lease of the cluster's own", "profiles:\n" + images, wiring.Options{LeaseNamespace: "kube-system"}, "only a second scheduler has a lease of its own"},
 		{"a relative directory", "profiles:\n" + images, wiring.Options{CertificateDir: "tls"}, `certificate directory "tls": must be an absolute path`},
 		{"a scheduler whose pods are not bound", "profiles:\n- schedulerNames: [gpu]\n  policies: [{type: ImageLocality}]\n", wiring.Options{For: wiring.Service, SchedulerName: "a"}, "binds pods of gpu only"},
 	} {

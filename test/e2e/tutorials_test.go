@@ -217,7 +217,7 @@ func TestTutorialsAreConverted(t *testing.T) {
 			var printed string
 			switch folder {
 			case "image-score":
-				printed = printedBy(t, "setup", "scheduler", "--from", original("policy.json"), "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system")
+				printed = printedBy(t, "setup", "scheduler", "--from", original("policy.json"), "--scheduler-name", "extended-scheduler", "--outboard-namespace", "kube-system")
 			default:
 				printed = printedBy(t, "setup", "scheduler", "--from", original("policy.json"))
 			}
