@@ -22,26 +22,21 @@ func checkCommand(types config.Types) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration file, kube-scheduler's configuration, and the cluster",
-		Long: `Load a configuration file with its policies and signals, as serve does, and report all
-errors. For each profile of a valid file, print its policies, for which pods they are, and what
-happens to these pods while Outboard does not respond. FILE may also be a manifest with a
-ConfigMap that holds the configuration, and - is standard input.
+		Long: `Load a configuration file as serve does, and report all errors. For each profile of a valid
+file, print its policies, for which pods they are, and what happens to these pods while Outboard
+does not respond. FILE may also be a manifest with a ConfigMap that holds the configuration, and
+- is standard input. --against compares the file with the one that is in use: it prints the
+changes, and their risks.
 
---against compares the file with the one that is in use: it prints the changes and the risks
-that serve logs when it reloads the file.
+--scheduler reports instead what is wrong with the extenders and Outboard's plugin in
+kube-scheduler's configuration, and with FILE what does not go with the configuration of
+Outboard. --cluster also reads nodes, pods, Services and endpoints. Without --scheduler, --cluster reads both configurations
+and their certificates from what the Deployments in --outboard-namespace mount. Each finding
+says what to write; --explain says more about its code. The command changes nothing, and ends
+with what it did not check.
 
---scheduler reads kube-scheduler's configuration instead, and reports what makes pods fail or be
-placed wrongly in its extenders and in Outboard's plugin, and, with FILE, what does not go with
-the configuration of Outboard. --cluster also reads nodes, pods, Services and
-endpoints, and the flags of kube-scheduler's pods. Without --scheduler, it reads both
-configurations and their certificates from the ConfigMaps and Secrets that the Deployments in
---outboard-namespace mount. The command changes nothing: each finding says what to write, and
-setup scheduler prints a whole file. --explain prints what the documentation says about the code
-of a finding.
-
-The command ends with what it did not check. The exit status is 1 if FILE is not valid, if
---against finds risks or changes that require a restart, or if there are findings of severity
-ERROR.`,
+The exit status is 1 if FILE is not valid, if --against finds risks or changes that require a
+restart, or if there are findings of severity ERROR.`,
 		Example: `  outboard check outboard.yaml
   outboard check outboard.yaml --against running.yaml
   outboard check outboard.yaml --scheduler scheduler.yaml
@@ -109,7 +104,7 @@ ERROR.`,
 	output.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&against, "against", "", "the configuration file in use, to compare FILE with; - is standard input")
-	flags.BoolVar(&schema, "schema", false, "print the JSON Schema of configuration files, with which editors complete and check them")
+	flags.BoolVar(&schema, "schema", false, "print the JSON Schema of configuration files, for editors")
 	flags.StringVar(&explain, "explain", "", "print what a code of findings means, and check nothing; "+allCodes+" prints all codes")
 	complete(cmd, "explain", func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return startingWith(typed, append(codes(), allCodes)), cobra.ShellCompDirectiveNoFileComp

@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-
-	"outboard.dev/outboard/internal/config"
 )
 
 const (
@@ -81,24 +79,6 @@ func completeNamespaces(cluster *clusterFlags) cobra.CompletionFunc {
 		namespaces, err = api.CoreV1().Namespaces().List(ctx, opts)
 		return namespaces, "", err
 	})
-}
-
-// completeConfiguredProfiles completes the paths of the profiles of configuration files, of which
-// "" is none.
-func completeConfiguredProfiles(types config.Types, files func() []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		var paths []string
-		for _, file := range files() {
-			c, _, err := readConfig(file, types)
-			if err != nil {
-				continue
-			}
-			for i := range c.Profiles {
-				paths = append(paths, c.Profiles[i].Path)
-			}
-		}
-		return startingWith(typed, paths), cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 // startingWith returns the words that start with what is typed, in order and once.

@@ -45,7 +45,6 @@ func TestCompletion(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte("{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "+api.URL+"}}]}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := file(t, plain+"profiles:\n- {path: /gpu, policies: [{type: GPUMemory}]}\n- {path: /images, policies: [{type: ImageLocality}]}\n")
 	for line, want := range map[string]string{
 		"explain web":            "web-1 web-2",
 		"explain -n team t":      "train-1",
@@ -61,9 +60,6 @@ func TestCompletion(t *testing.T) {
 		"setup scheduler --for ": "kubeadm sidecar service nodeport",
 		"check --explain NoE":    "NoEffectInPlugin NoEndpoints NoExtenders",
 		"check --explain li":     "list",
-		"setup scheduler --config " + config + " --profile /i":                 "/images",
-		"setup scheduler --config /nowhere --profile /i":                       "",
-		"simulate --config " + config + " --config " + config + " --profile /": "/gpu /images",
 	} {
 		command, typed := line[:strings.LastIndex(line, " ")], line[strings.LastIndex(line, " ")+1:]
 		args := strings.Fields(command)

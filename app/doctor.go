@@ -26,7 +26,7 @@ func (o *wiringOptions) register(cmd *cobra.Command) {
 	o.connection.register(cmd)
 	outboardNamespaceFlag(cmd, &o.namespace)
 	flags := cmd.Flags()
-	flags.StringVar(&o.scheduler, "scheduler", "", "kube-scheduler's configuration, alone or in a manifest: report what goes wrong with it and FILE; - is standard input")
+	flags.StringVar(&o.scheduler, "scheduler", "", "kube-scheduler's configuration, alone or in a manifest; - is standard input")
 	flags.BoolVar(&o.cluster, "cluster", false, "read the cluster, too; --kubeconfig, --context and --outboard-namespace imply it")
 	flags.StringVar(&o.version, "kubernetes-version", "", "the version of kube-scheduler, such as 1.37 (default that of the cluster, if it is read)")
 }

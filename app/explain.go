@@ -35,27 +35,23 @@ func explainCommand() *cobra.Command {
 		Use:   "explain [[NAMESPACE/]POD]",
 		Short: "Explain why pods wait, and where they would fit",
 		Long: `Without POD, list the pods of a namespace that wait for a node and that a profile places,
-grouped by owner, those that wait longest first: why the most nodes were rejected, and the node
-that comes closest; or what else keeps a pod waiting. With --latest, list the latest decisions
-instead.
+grouped by owner, those that wait longest first, with the reason. With --latest, list the latest
+decisions instead.
 
 With POD, show the latest decisions about the pod and, while it is pending, the result of every
 policy for every node now. If it fits on no node, the smallest changes are shown with which it
-would fit: less of a resource, pods that end, a toleration, and others. For a pod on a node, the
-smallest changes of weights are shown with which another node would be better.
+would fit. For a pod on a node, the smallest changes of weights are shown with which another
+node would be better.
 
-With --file, the pod need not exist: the command shows where each pod of the manifest would
-fit by itself, and what it would get. The manifest can have several documents and any object
-with a template of pods; the command names the other objects, and says why the API server
-would refuse one. Nothing is created.
+With --file, the pod need not exist: the command shows where each pod of the manifest, also of
+a workload's template, would fit by itself, and what it would get. Nothing is created.
 
 The command reads from all replicas through the API server, as kubectl port-forward does, or
 from one service with --admin. If a replica does not respond, the command says why, and shows
 what the others know.
 
-The exit status is 1 if no replica knows the pod (there is none, it has ended, or Outboard has
-no connection to the API server), if there is no node --node, or if a pod of --file fits
-nowhere or an object is refused. It is 2 if no replica responds.`,
+The exit status is 1 if no replica knows the pod, if there is no node --node, or if a pod of
+--file fits nowhere or is refused. It is 2 if no replica responds.`,
 		Example: `  outboard explain --all-namespaces
   outboard explain web-1
   outboard explain team/web-1 --node gpu-1 --output json
@@ -82,11 +78,11 @@ nowhere or an object is refused. It is 2 if no replica responds.`,
 	o.namespaces.register(cmd, &o.service.cluster)
 	o.output.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.file, "file", "f", "", "explain where the pods of this manifest would fit, or of its workloads' templates, although they do not exist; - is standard input")
+	flags.StringVarP(&o.file, "file", "f", "", "show where the pods of this manifest would fit; - is standard input")
 	flags.BoolVar(&o.latest, "latest", false, "list the latest decisions about pods, latest first")
-	flags.StringVar(&o.node, "node", "", "with POD: show only this node in the current results")
+	flags.StringVar(&o.node, "node", "", "with POD: show only this node")
 	complete(cmd, "node", completeNodes(&o.service.cluster))
-	flags.Var(number{&o.limit, 1, explain.MaxLimit}, "limit", "maximum number of rows to show: owners, decisions, or nodes of a pod")
+	flags.Var(number{&o.limit, 1, explain.MaxLimit}, "limit", "maximum number of owners, decisions, or nodes of a pod to show")
 	return cmd
 }
 

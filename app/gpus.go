@@ -37,23 +37,17 @@ func gpusCommand(types config.Types) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpus [NODE]",
 		Short: "Show GPUs and devices of ResourceClaims, and what each pod has of them",
-		Long: `Show the GPUs of all nodes, or of one: how much memory of each GPU pods use, how much
-of that is reserved for pods whose containers have not started, and how much is free.
-Unannotated pods have a GPU, but nothing says which one, so they count on none. Then show the
-devices of the drivers that ResourceClaims name in scoringStrategy.driver: how much memory of
-each device claims have, and the pods with these claims. GPUs and devices belong to nodes, so
-there is no flag for a namespace: the pods are those of all namespaces.
+		Long: `Show how much memory of each GPU of all nodes, or of one, pods use, how much of that is
+reserved for pods whose containers have not started, and how much is free. Unannotated pods
+have a GPU, but nothing says which one. Then show the same of the devices of the drivers that
+ResourceClaims name in scoringStrategy.driver.
 
 The command reads from all replicas through the API server, as kubectl port-forward does, or
-from one service with --admin. All replicas read the same allocations, so they differ only for a
-moment, or if one cannot read the API server: then the command shows what most of them
-respond, and names the others.
+from one service with --admin. If replicas differ, it shows what most of them respond, and
+names the others.
 
 --audit checks instead that nothing is allocated twice, or leaked. It reads ledgers, pods and
-nodes from the API server, needs no running Outboard, and changes nothing. It reports units of
-which more is allocated than there is, allocations that no pod needs, and bound pods that lack
-the annotations of their allocations. GPUs are counted twice: by the allocations in ledgers,
-and by the annotations of gpushare on bound pods.
+nodes from the API server, needs no running Outboard, and changes nothing.
 
 The exit status is 1 if there is no such node, if it has neither GPUs nor devices, or if the
 audit has findings other than notes. It is 2 if no replica responds.`,

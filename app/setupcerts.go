@@ -66,7 +66,7 @@ and after --renew, also restart kube-scheduler, which reads ca.crt only when it 
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.dir, "dir", "", "directory of the files (required)")
-	flags.StringSliceVar(&o.names, "server-name", nil, "further DNS names and IP addresses at which kube-scheduler calls Outboard, beside outboard.NAMESPACE.svc and loopback")
+	flags.StringSliceVar(&o.names, "server-name", nil, "further names and IP addresses at which kube-scheduler calls Outboard, beside outboard.NAMESPACE.svc and loopback")
 	outboardNamespaceFlag(cmd, &o.namespace)
 	flags.BoolVar(&o.secrets, "secrets", false, "print the certificates as Secrets, without the key of the CA")
 	flags.BoolVar(&o.renew, "renew", false, "issue the server and the client certificate again")

@@ -73,7 +73,6 @@ what it leaves out. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.SchedulerKubeconfig, "scheduler-kubeconfig", "", "the kubeconfig of kube-scheduler (default with --for kubeadm: /etc/kubernetes/scheduler.conf; otherwise none, for a scheduler in a pod)")
 	flags.StringVar(&o.SchedulerName, "scheduler-name", "", "the name of a second scheduler (default with --for service and sidecar: what a profile lists in schedulerNames, or outboard-scheduler)")
 	flags.StringSliceVar(&o.Profiles, "profile", nil, "the paths of the profiles to call (default all)")
-	complete(cmd, "profile", completeConfiguredProfiles(types, func() []string { return []string{o.config} }))
 	flags.BoolVar(&o.Strict, "strict", false, "make every extender strict, with bind")
 	flags.BoolVar(&o.legacy, "legacy-policy", false, "print a Policy for kube-scheduler 1.22 and earlier")
 	flags.StringVar(&o.dir, "dir", "", "write the files to this directory instead of printing them")

@@ -85,7 +85,6 @@ The same input gives the same result.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.configs, "config", nil, "configuration files of Outboard to compare; without any, pods are placed without Outboard")
 	flags.StringVar(&o.profile, "profile", "", "path of the only profile to simulate")
-	complete(cmd, "profile", completeConfiguredProfiles(types, func() []string { return o.configs }))
 	flags.StringVar(&o.resource, "resource", "aliyun.com/gpu-mem", "resource in which allocation is measured")
 	flags.BoolVar(&o.startEmpty, "start-empty", false, "begin with an empty cluster: pods that are on a node arrive again, except pods of DaemonSets and static pods")
 	flags.Var(number{&o.seeds, 1, 1000}, "seeds", "how many seeds: each decides in which order pods arrive, and which of equal nodes they get")
