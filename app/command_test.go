@@ -326,7 +326,7 @@ func TestPrintConfigPrintsWhatLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(first, "type: Count") || !strings.Contains(first, "shutdownDelay: 0s") {
+	if !strings.Contains(first, "weight: 1") || !strings.Contains(first, "shutdownDelay: 0s") {
 		t.Errorf("defaults are missing:\n%s", first)
 	}
 	again, err := execute(t, "serve", "--print-config", "--config", file(t, first))

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
-
 )
 
 func TestLimitMemory(t *testing.T) {

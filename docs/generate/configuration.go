@@ -79,6 +79,9 @@ func configuration(string) (string, error) {
 	for _, one := range policiesOf(root) {
 		name, s := one.If.Properties["type"].Const, one.Then.Properties["config"]
 		text := strings.TrimSpace(strings.TrimPrefix(s.Description, "The configuration of the policy."))
+		if len(s.Properties) == 0 {
+			continue
+		}
 		section(d, name, s, fmt.Sprintf("[%s](../../policies/%s/README.md). %s", name, strings.ToLower(name), plain(text)))
 	}
 	return strings.TrimSuffix(d.String(), "\n"), nil

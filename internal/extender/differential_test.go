@@ -70,16 +70,12 @@ type differential struct {
 }
 
 // cheapPolicies are ImageLocality and PodLimit.
-func cheapPolicies(t tester, strategy imagelocality.ScoringStrategyType, most int32) []engine.WeightedPolicy {
-	images, err := imagelocality.New(imagelocality.Config{ScoringStrategy: imagelocality.ScoringStrategy{Type: strategy}})
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+func cheapPolicies(t tester, most int32) []engine.WeightedPolicy {
 	pods, err := podlimit.New(podlimit.Config{Max: most, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "bench"}}})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	return []engine.WeightedPolicy{{Name: "ImageLocality", Policy: images, Weight: 2}, {Name: "PodLimit", Policy: pods, Weight: 1}}
+	return []engine.WeightedPolicy{{Name: "ImageLocality", Policy: imagelocality.New(), Weight: 2}, {Name: "PodLimit", Policy: pods, Weight: 1}}
 }
 
 type tester interface {
@@ -231,7 +227,7 @@ func TestRecordedCallsAgainstPlainEvaluation(t *testing.T) {
 				builder.SetNode(node)
 			}
 			cluster := &fakeCluster{view: builder.View()}
-			d := newDifferential(t, cheapPolicies(t, imagelocality.Count, 2), 0, cluster)
+			d := newDifferential(t, cheapPolicies(t, 2), 0, cluster)
 			rejected := false
 			for i, body := range recorded(t, name) {
 				if i%every != 0 {
@@ -307,8 +303,7 @@ func TestDrawnCallsAgainstPlainEvaluation(t *testing.T) {
 			builder.SetNode(drawNode(t))
 		}
 		cluster := &fakeCluster{view: builder.View()}
-		strategy := rapid.SampledFrom([]imagelocality.ScoringStrategyType{imagelocality.Count, imagelocality.Size}).Draw(t, "scoring strategy")
-		d := newDifferential(t, cheapPolicies(t, strategy, rapid.Int32Range(1, 3).Draw(t, "max")), rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "shortlist"), cluster)
+		d := newDifferential(t, cheapPolicies(t, rapid.Int32Range(1, 3).Draw(t, "max")), rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "shortlist"), cluster)
 		t.Repeat(map[string]func(*rapid.T){
 			"place": func(t *rapid.T) {
 				pod := drawPod(t)

@@ -89,7 +89,7 @@ func (d draw) podLimit() object {
 }
 
 func (d draw) imageLocality() object {
-	return object{"scoringStrategy": object{"type": pick(d, "strategy", "Count", "Size")}}
+	return object{}
 }
 
 func (d draw) gpuMemory() object {
@@ -188,14 +188,11 @@ func (d draw) hardwareHealth() object {
 }
 
 func (d draw) utilization() object {
-	strategy := pick(d, "strategy", "LeastUsed", "TargetLoadPacking", "LoadVariationRisk", "RiskOfOverload")
+	strategy := pick(d, "strategy", "LeastUsed", "TargetLoadPacking")
 	use := func(name string) object {
 		u := object{"signal": name, "unit": pick(d, "unit", "Fraction", "Percent", "Absolute")}
 		if d.chance(50, "max") {
 			u["max"] = 90
-		}
-		if strategy == "LoadVariationRisk" || strategy == "RiskOfOverload" {
-			u["deviationSignal"] = name + "-deviation"
 		}
 		return u
 	}
@@ -272,7 +269,7 @@ func engineOf(t fataler, profile *config.Profile) *engine.Engine {
 
 // nodeSignals and keySignals are all signals: by node, and by other keys.
 func nodeSignals() []string {
-	return []string{"cpu", "cpu-deviation", "memory", "memory-deviation", "temperature", "price"}
+	return []string{"cpu", "memory", "temperature", "price"}
 }
 
 func keySignals() []string { return slices.Sorted(maps.Keys(signalKeys())) }

@@ -19,52 +19,42 @@ import (
 
 // TestImageLocality compares the order of nodes by the policy ImageLocality with that of kube-scheduler's plugin.
 func TestImageLocality(t *testing.T) {
-	for _, tt := range []struct {
-		strategy imagelocality.ScoringStrategyType
-		sizes    []int64 // of images, in MiB
-	}{{imagelocality.Size, []int64{200, 400, 800, 1600}}, {imagelocality.Count, []int64{400}}} {
-		t.Run(string(tt.strategy), func(t *testing.T) {
-			config := imagelocality.Defaults()
-			config.ScoringStrategy.Type = tt.strategy
-			p, err := imagelocality.New(config)
-			e := engineOf(t, p, err)
-			f, equal, different := newInTree(t, func(*schedulerapi.NodeResourcesFitArgs) {}, names.ImageLocality), 0, 0
-			rapid.Check(t, func(t *rapid.T) {
-				d := draw{t}
-				nodes, pod := d.withImages(tt.sizes), d.wantsImages()
-				f.set(nodes, nil)
-				got, want := scores(t, e, nodes, pod), pluginScores(t, f, nodes, pod)
-				for i, a := range nodes {
-					for _, b := range nodes[:i] {
-						order := cmp.Compare(want[a.Name], want[b.Name])
-						if order == 0 {
-							equal++
-						} else {
-							different++
-						}
-						if cmp.Compare(got[a.Name], got[b.Name]) != order {
-							t.Fatalf("the policy scores %v, and the plugin %v", got, want)
-						}
-					}
+	e := engineOf(t, imagelocality.New(), nil)
+	f, equal, different := newInTree(t, func(*schedulerapi.NodeResourcesFitArgs) {}, names.ImageLocality), 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		d := draw{t}
+		nodes, pod := d.withImages(), d.wantsImages()
+		f.set(nodes, nil)
+		got, want := scores(t, e, nodes, pod), pluginScores(t, f, nodes, pod)
+		for i, a := range nodes {
+			for _, b := range nodes[:i] {
+				order := cmp.Compare(want[a.Name], want[b.Name])
+				if order == 0 {
+					equal++
+				} else {
+					different++
 				}
-			})
-			if t.Logf("%d pairs of nodes are equal, and %d are not", equal, different); equal == 0 || different == 0 {
-				t.Error("all are the same")
+				if cmp.Compare(got[a.Name], got[b.Name]) != order {
+					t.Fatalf("the policy scores %v, and the plugin %v", got, want)
+				}
 			}
-		})
+		}
+	})
+	if t.Logf("%d pairs of nodes are equal, and %d are not", equal, different); equal == 0 || different == 0 {
+		t.Error("all are the same")
 	}
 }
 
 // withImages draws nodes, half of which have each image, so that each image counts in the plugin with half of its size, which is
 // between the thresholds. Different sums differ by more than one hundredth, to which scores are rounded.
-func (d draw) withImages(sizes []int64) []*corev1.Node {
+func (d draw) withImages() []*corev1.Node {
 	var nodes []*corev1.Node
 	for i := range pick(d, "nodes", 2, 4, 8) {
 		name := fmt.Sprintf("node-%02d", i)
 		nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
 	}
 	for _, image := range images() {
-		size := pick(d, "MiB", sizes...) << 20
+		const size = 400 << 20
 		for _, node := range rapid.Permutation(nodes).Draw(d.T, image)[:len(nodes)/2] {
 			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{image}, SizeBytes: size})
 		}

@@ -19,11 +19,11 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		return nil
 	}
-	on, sizes := c.policy.images.Of(n), c.policy.sizes(n.Object)
+	on, sizes := *c.policy.images.Of(n), c.policy.sizes(n.Object)
 	var present, missing []string
 	for _, w := range c.wanted {
 		switch size := sizes[w.image]; {
-		case on.find(w.image) < 0:
+		case !on.has(w.image):
 			missing = append(missing, printable(w.name))
 		case size > 0:
 			present = append(present, fmt.Sprintf("%s (%.1f MB)", printable(w.name), float64(size)/1e6))

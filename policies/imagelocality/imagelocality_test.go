@@ -1,8 +1,6 @@
 package imagelocality_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -24,27 +22,23 @@ func TestScenarios(t *testing.T) {
 }
 
 func TestConformance(t *testing.T) {
-	for _, strategy := range []string{"Count", "Size"} {
-		t.Run(strategy, func(t *testing.T) {
-			policytest.Run(t, policytest.Options{
-				New: policytest.FromYAML(imagelocality.Type(), "scoringStrategy: {type: "+strategy+"}"),
-				Pods: policytest.Pods(`
+	policytest.Run(t, policytest.Options{
+		New: policytest.FromYAML(imagelocality.Type(), ""),
+		Pods: policytest.Pods(`
 - metadata: {name: one}
   spec: {containers: [{name: a, image: nginx}]}
 - metadata: {name: two}
   spec: {initContainers: [{name: a, image: setup}], containers: [{name: a, image: "nginx:1"}, {name: b, image: "a/b"}]}
 `),
-				Nodes: policytest.Nodes(`
+		Nodes: policytest.Nodes(`
 - metadata: {name: a}
   status: {images: [{names: ["docker.io/library/nginx:latest", "docker.io/library/nginx:1"], sizeBytes: 5000}]}
 - metadata: {name: b}
   status: {images: [{names: ["docker.io/library/setup:latest"], sizeBytes: 7000}, {names: ["docker.io/a/b:latest"]}, {}]}
 - metadata: {name: c}
 `),
-				Assigned: policytest.Pods(`{metadata: {name: old}, spec: {nodeName: a, containers: [{name: a, image: "a/b"}]}}`),
-			})
-		})
-	}
+		Assigned: policytest.Pods(`{metadata: {name: old}, spec: {nodeName: a, containers: [{name: a, image: "a/b"}]}}`),
+	})
 }
 
 func nodeWith(name string, sizes map[string]int64) *corev1.Node {
@@ -69,7 +63,7 @@ func TestScore(t *testing.T) {
 	images := []string{"a.io/a:1", "a.io/b:1", "a.io/c:1", "a.io/d:1", "a.io/e:1"}
 	sizes := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 5000), rapid.Int64(), rapid.Just(int64(math.MaxInt64)))
 	rapid.Check(t, func(t *rapid.T) {
-		p := policytest.Build(t, imagelocality.Type(), "scoringStrategy: {type: "+rapid.SampledFrom([]string{"Count", "Size"}).Draw(t, "strategy")+"}")
+		p := imagelocality.New()
 		var b snapshot.Builder
 		for i := range rapid.IntRange(0, 4).Draw(t, "nodes") {
 			b.SetNode(nodeWith(fmt.Sprint(i), rapid.MapOf(rapid.SampledFrom(images), sizes).Draw(t, "images")))
@@ -98,58 +92,23 @@ func TestExplain(t *testing.T) {
 		many = append(many, fmt.Sprintf("a.io/%02d:1", i))
 	}
 	view := policytest.View([]*corev1.Node{nodeWith("a", map[string]int64{"a.io/a:1": 142_500_000, "a.io/b:1": 0})}, nil, nil)
-	for _, strategy := range []string{"Count", "Size"} {
-		p := policytest.Build(t, imagelocality.Type(), "scoringStrategy: {type: "+strategy+"}")
-		for _, tt := range []struct {
-			pod  *corev1.Pod
-			want []string
-		}{
-			{podOf("a.io/a:1"), []string{"on the node: a.io/a:1 (142.5 MB)"}},
-			{podOf("a\nb"), []string{`not on the node: "docker.io/library/a\nb:latest"`}},
-			{podOf("nginx"), []string{"not on the node: docker.io/library/nginx:latest"}},
-			{podOf("a.io/b:1", "a.io/a:1", "a.io/c:1"), []string{"on the node: a.io/a:1 (142.5 MB), a.io/b:1 (size unknown)", "not on the node: a.io/c:1"}},
-			{podOf(many...), []string{"not on the node: " + strings.Join(many[:16], ", ") + ", and 4 more"}},
-		} {
-			cycle := policytest.Prepare[policy.Explainer](t, p, tt.pod, view)
-			if got := cycle.Explain(view.Node("a")); !slices.Equal(got, tt.want) {
-				t.Errorf("%s: got %q, want %q", strategy, got, tt.want)
-			}
-			if got := cycle.Explain(nil); len(got) > 0 {
-				t.Errorf("%s: about the pod: %q", strategy, got)
-			}
+	p := imagelocality.New()
+	for _, tt := range []struct {
+		pod  *corev1.Pod
+		want []string
+	}{
+		{podOf("a.io/a:1"), []string{"on the node: a.io/a:1 (142.5 MB)"}},
+		{podOf("a\nb"), []string{`not on the node: "docker.io/library/a\nb:latest"`}},
+		{podOf("nginx"), []string{"not on the node: docker.io/library/nginx:latest"}},
+		{podOf("a.io/b:1", "a.io/a:1", "a.io/c:1"), []string{"on the node: a.io/a:1 (142.5 MB), a.io/b:1 (size unknown)", "not on the node: a.io/c:1"}},
+		{podOf(many...), []string{"not on the node: " + strings.Join(many[:16], ", ") + ", and 4 more"}},
+	} {
+		cycle := policytest.Prepare[policy.Explainer](t, p, tt.pod, view)
+		if got := cycle.Explain(view.Node("a")); !slices.Equal(got, tt.want) {
+			t.Errorf("got %q, want %q", got, tt.want)
 		}
-	}
-}
-
-func TestSearchForSizesEndsWithItsContext(t *testing.T) {
-	var b snapshot.Builder
-	for i := range 2000 {
-		b.SetNode(nodeWith(fmt.Sprint(i), nil))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	p := policytest.Build(t, imagelocality.Type(), "scoringStrategy: {type: Size}")
-	if _, err := p.Prepare(ctx, podOf("nginx"), b.View()); !errors.Is(err, context.Canceled) {
-		t.Errorf("got the error %v, want %v", err, context.Canceled)
-	}
-	if _, err := p.Prepare(t.Context(), podOf("nginx"), b.View()); err != nil {
-		t.Errorf("got the error %v without cancellation", err)
-	}
-}
-
-// The size of an image is found on any node that has the image.
-func TestSizesAreFoundOnTheLastNode(t *testing.T) {
-	var b snapshot.Builder
-	for i := range 2000 {
-		b.SetNode(nodeWith(fmt.Sprintf("%04d", i), nil))
-	}
-	b.SetNode(nodeWith("0000", map[string]int64{"a.io/small:1": 1_000}))
-	b.SetNode(nodeWith("1999", map[string]int64{"a.io/large:1": 9_000}))
-	p := policytest.Build(t, imagelocality.Type(), "scoringStrategy: {type: Size}")
-	cycle := policytest.Prepare[policy.Score](t, p, podOf("a.io/small:1", "a.io/large:1"), b.View())
-	for name, want := range map[string]int64{"0000": policy.MaxScore / 10, "1999": policy.MaxScore * 9 / 10} {
-		if got := cycle.Score(b.View().Node(name)); got != want {
-			t.Errorf("node %s has the score %d, want %d", name, got, want)
+		if got := cycle.Explain(nil); len(got) > 0 {
+			t.Errorf("about the pod: %q", got)
 		}
 	}
 }
@@ -174,10 +133,6 @@ func BenchmarkImageLocality(b *testing.B) {
 		"known":   known,
 		"unknown": slices.Concat(known[:2], []string{"registry.example.com/new:1"}),
 	} {
-		for _, strategy := range []imagelocality.ScoringStrategyType{imagelocality.Count, imagelocality.Size} {
-			b.Run(fmt.Sprintf("%s/%s", strategy, name), func(b *testing.B) {
-				policytest.Benchmark(b, policytest.Build(b, imagelocality.Type(), "scoringStrategy: {type: "+string(strategy)+"}"), podOf(images...), view)
-			})
-		}
+		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, imagelocality.New(), podOf(images...), view) })
 	}
 }

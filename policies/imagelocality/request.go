@@ -7,13 +7,12 @@ import (
 )
 
 type wantedImage struct {
-	name   string // normalized
-	image  image
-	weight uint64
+	name  string // normalized
+	image image
 }
 
 // request returns the images that must be on a node before all containers of the pod can start, of
-// containers and of volumes, without duplicates and with weight 1.
+// containers and of volumes, without duplicates.
 func (p *imageLocality) request(pod *corev1.Pod) []wantedImage {
 	names := make([]string, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	add := func(name string) {
@@ -35,7 +34,7 @@ func (p *imageLocality) request(pod *corev1.Pod) []wantedImage {
 	names = slices.Compact(names)
 	wanted := make([]wantedImage, len(names))
 	for i, name := range names {
-		wanted[i] = wantedImage{name, p.image(name), 1}
+		wanted[i] = wantedImage{name, p.image(name)}
 	}
 	return wanted
 }

@@ -34,12 +34,6 @@ func (c *cycle) explainLoad(r *reading, l load) string {
 		text += fmt.Sprintf(", without what a mean over %s has of it", r.Window.Duration)
 	}
 	text += fmt.Sprintf(" + %s by this pod = %s", percent(l.pod), percent(l.total()))
-	if r.DeviationSignal != "" {
-		text += fmt.Sprintf(", deviating by %s", percent(l.deviation))
-	}
-	if c.policy.config.ScoringStrategy.Type == RiskOfOverload {
-		text += fmt.Sprintf("; above %d%% with a probability of %s", *c.policy.config.ScoringStrategy.SafeUtilization, percent(c.policy.config.ScoringStrategy.risk(l)))
-	}
 	return text + fmt.Sprintf("; scores %.0f", c.policy.config.ScoringStrategy.score(l))
 }
 
@@ -47,9 +41,6 @@ func (c *cycle) explainLoad(r *reading, l load) string {
 func (c *cycle) missing(r *reading, n *snapshot.Node) string {
 	if v := r.use.Of(n); !v.Current() {
 		return v.Missing(r.Signal, "the node")
-	}
-	if v := r.deviation.Of(n); r.DeviationSignal != "" && !v.Current() {
-		return v.Missing(r.DeviationSignal, "the node")
 	}
 	return "the node reports none in status.allocatable"
 }

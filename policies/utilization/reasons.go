@@ -20,17 +20,3 @@ var overMax = [kinds]*policy.Reason{
 		Unit: "% of memory",
 	},
 }
-
-// tooRisky are the reasons for exceeding the maximum risk of overload.
-var tooRisky = [kinds]*policy.Reason{
-	cpu: &policy.Reason{
-		Code: "CPUOverloadLikely",
-		Text: "node(s) would exceed the maximum risk of CPU overload",
-		Unit: "% probability of no overload",
-	},
-	memory: &policy.Reason{
-		Code: "MemoryOverloadLikely",
-		Text: "node(s) would exceed the maximum risk of memory overload",
-		Unit: "% probability of no overload",
-	},
-}

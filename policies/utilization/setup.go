@@ -1,8 +1,6 @@
 package utilization
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -49,51 +47,26 @@ const (
 	LeastUsed ScoringStrategyType = "LeastUsed"
 	// TargetLoadPacking fills nodes up to a target, and avoids those above it.
 	TargetLoadPacking ScoringStrategyType = "TargetLoadPacking"
-	// LoadVariationRisk prefers nodes that use less, and more evenly.
-	LoadVariationRisk ScoringStrategyType = "LoadVariationRisk"
-	// RiskOfOverload prefers nodes that are less likely to use too much.
-	RiskOfOverload ScoringStrategyType = "RiskOfOverload"
 )
 
-var strategyTypes = []ScoringStrategyType{LeastUsed, TargetLoadPacking, LoadVariationRisk, RiskOfOverload}
-
-func (t ScoringStrategyType) needsDeviation() bool {
-	return t == LoadVariationRisk || t == RiskOfOverload
-}
-
-// ScoringStrategy is how utilization becomes a score. RiskOfOverload filters, too. Each parameter
-// belongs to one type.
+// ScoringStrategy is how utilization becomes a score.
 type ScoringStrategy struct {
-	// Type is LeastUsed (the default), TargetLoadPacking, LoadVariationRisk or RiskOfOverload.
-	Type ScoringStrategyType `json:"type" values:"LeastUsed,TargetLoadPacking,LoadVariationRisk,RiskOfOverload"`
+	// Type is LeastUsed (the default) or TargetLoadPacking.
+	Type ScoringStrategyType `json:"type" values:"LeastUsed,TargetLoadPacking"`
 	// TargetUtilization is the percentage up to which TargetLoadPacking fills a node. Default 40.
 	TargetUtilization *int64 `json:"targetUtilization" limits:"1..99"`
-	// Margin multiplies the deviation in LoadVariationRisk. Default 1.
-	Margin *float64 `json:"margin" limits:"0..10"`
-	// Sensitivity is the weight of small deviations in LoadVariationRisk: a larger value
-	// increases it. Default 1.
-	Sensitivity *float64 `json:"sensitivity" limits:">0..10"`
-	// SafeUtilization is the utilization above which a node is overloaded to
-	// RiskOfOverload, in percent. Default 90.
-	SafeUtilization *int64 `json:"safeUtilization" limits:"1..99"`
-	// MaxRisk is the highest probability of overload at which a node fits with
-	// RiskOfOverload, in percent. 100 is no limit. Default 30.
-	MaxRisk *int64 `json:"maxRisk" limits:"1..100"`
 }
 
 // Use says how much nodes use of a resource.
 type Use struct {
 	// Signal is the name of a signal with what each node uses. Required.
 	Signal string `json:"signal" required:"says what nodes use"`
-	// Unit is the unit of the signals: Fraction or Percent of what is allocatable, or Absolute
+	// Unit is the unit of the signal: Fraction or Percent of what is allocatable, or Absolute
 	// (cores or bytes). Required.
 	Unit Unit `json:"unit" required:"Fraction, Percent, or Absolute (cores or bytes)" values:"Fraction,Percent,Absolute"`
 	// Window is the time over which the signal is a mean, such as 5m for a rate over [5m]. Default
 	// 0s: the signal is the current use.
 	Window metav1.Duration `json:"window" limits:"0s..168h"`
-	// DeviationSignal is the name of a signal with the standard deviation of what each node uses.
-	// Required for LoadVariationRisk and RiskOfOverload, and for these only.
-	DeviationSignal string `json:"deviationSignal"`
 	// Max is the maximum utilization of a node, with the pod, in percent. Default: no limit.
 	Max *int64 `json:"max" limits:"1..100"`
 }
@@ -137,56 +110,10 @@ func (c *Config) validate() field.ErrorList {
 	if c.CPU == nil && c.Memory == nil {
 		errs = append(errs, field.Required(field.NewPath("cpu"), "or memory: at least one says what nodes use"))
 	}
-	errs = append(errs, c.CPU.validate(field.NewPath("cpu"), c.ScoringStrategy.Type)...)
-	errs = append(errs, c.Memory.validate(field.NewPath("memory"), c.ScoringStrategy.Type)...)
-	errs = append(errs, c.Prediction.validate(field.NewPath("prediction"))...)
-	return append(errs, c.ScoringStrategy.validate(field.NewPath("scoringStrategy"))...)
-}
-
-// validate is about the parameters, each of which belongs to one type.
-func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if !slices.Contains(strategyTypes, s.Type) {
-		return errs
+	if s := &c.ScoringStrategy; s.Type == LeastUsed && s.TargetUtilization != nil {
+		errs = append(errs, field.Forbidden(field.NewPath("scoringStrategy", "targetUtilization"), "needs type: "+string(TargetLoadPacking)))
 	}
-	for _, f := range []struct {
-		name  string
-		given bool
-		needs ScoringStrategyType
-	}{
-		{"targetUtilization", s.TargetUtilization != nil, TargetLoadPacking},
-		{"margin", s.Margin != nil, LoadVariationRisk},
-		{"sensitivity", s.Sensitivity != nil, LoadVariationRisk},
-		{"safeUtilization", s.SafeUtilization != nil, RiskOfOverload},
-		{"maxRisk", s.MaxRisk != nil, RiskOfOverload},
-	} {
-		if f.given && s.Type != f.needs {
-			errs = append(errs, field.Forbidden(at.Child(f.name), "needs type: "+string(f.needs)))
-		}
-	}
-	return errs
-}
-
-// withDefaults returns the strategy with the parameters that are not given.
-func (s ScoringStrategy) withDefaults() ScoringStrategy {
-	s.TargetUtilization = cmp.Or(s.TargetUtilization, new(int64(40)))
-	s.Margin = cmp.Or(s.Margin, new(1.0))
-	s.Sensitivity = cmp.Or(s.Sensitivity, new(1.0))
-	s.SafeUtilization = cmp.Or(s.SafeUtilization, new(int64(90)))
-	s.MaxRisk = cmp.Or(s.MaxRisk, new(int64(30)))
-	return s
-}
-
-func (u *Use) validate(path *field.Path, strategy ScoringStrategyType) field.ErrorList {
-	path = path.Child("deviationSignal")
-	switch {
-	case u == nil:
-	case u.DeviationSignal == "" && strategy.needsDeviation():
-		return field.ErrorList{field.Required(path, "scoringStrategy.type: "+string(strategy)+" needs the standard deviation")}
-	case u.DeviationSignal != "" && !strategy.needsDeviation():
-		return field.ErrorList{field.Forbidden(path, "needs scoringStrategy.type: LoadVariationRisk or RiskOfOverload")}
-	}
-	return nil
+	return append(errs, c.Prediction.validate(field.NewPath("prediction"))...)
 }
 
 func (p *Prediction) validate(path *field.Path) field.ErrorList {

@@ -29,7 +29,7 @@ type utilization struct {
 }
 
 func newUtilization(config Config) *utilization {
-	config.ScoringStrategy = config.ScoringStrategy.withDefaults()
+	config.ScoringStrategy.TargetUtilization = cmp.Or(config.ScoringStrategy.TargetUtilization, new(int64(40)))
 	p := &utilization{
 		config:   config,
 		unstated: amounts{cpu: approximately(config.Prediction.CPU), memory: approximately(config.Prediction.Memory)},
@@ -51,12 +51,7 @@ func (c *Config) Inputs() policy.Inputs {
 		if use == nil {
 			continue
 		}
-		for _, s := range []policy.Signal{{Field: "signal", Name: use.Signal}, {Field: "deviationSignal", Name: use.DeviationSignal}} {
-			if s.Name != "" {
-				s.Field, s.About = string(names[k])+"."+s.Field, policy.AboutNodes
-				signals = append(signals, s)
-			}
-		}
+		signals = append(signals, policy.Signal{Field: string(names[k]) + ".signal", Name: use.Signal, About: policy.AboutNodes})
 	}
 	return policy.Inputs{Signals: signals, ScoreOnly: !c.filters()}
 }
@@ -68,8 +63,7 @@ func (c *Config) filters() bool {
 			return true
 		}
 	}
-	s := c.ScoringStrategy
-	return c.WhenStale == policy.Reject || s.Type == RiskOfOverload && (s.MaxRisk == nil || *s.MaxRisk < 100)
+	return c.WhenStale == policy.Reject
 }
 
 // uses returns the Use of each kind, or nil.
@@ -82,7 +76,7 @@ func (p *utilization) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot
 	c := &cycle{policy: p, pod: pod, needs: p.request(pod)}
 	for k, use := range p.config.uses() {
 		if use != nil {
-			c.readings = append(c.readings, reading{kind: kind(k), Use: use, use: view.Signal(use.Signal), deviation: view.Signal(use.DeviationSignal)})
+			c.readings = append(c.readings, reading{kind: kind(k), Use: use, use: view.Signal(use.Signal)})
 		}
 	}
 	if p.config.filters() {
@@ -106,7 +100,7 @@ type cycle struct {
 type reading struct {
 	kind
 	*Use
-	use, deviation *snapshot.Signal
+	use *snapshot.Signal
 }
 
 // load is what is known about a resource of a node, in fractions of what it has.
@@ -117,13 +111,12 @@ type load struct {
 	unmeasured    int     // pods that are not, or in part, in the measurement
 	unmeasuredUse float64 // what they will use in addition to the measurement
 	pod           float64 // what the pod to place will use
-	deviation     float64
 }
 
 // total is what is used when the pod runs, too.
 func (l *load) total() float64 { return l.measured + l.unmeasuredUse + l.pod }
 
-// load returns what is known; ok is false unless all signals about the resource are
+// load returns what is known; ok is false unless the signal about the resource is
 // current and the node has some of it.
 func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
 	use, capacity := r.use.Of(n), c.policy.capacity.Of(n)[r.kind]
@@ -131,13 +124,6 @@ func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
 		return load{}, false
 	}
 	l = load{capacity: capacity, at: use.At, measured: r.fraction(use.Number, capacity)}
-	if r.DeviationSignal != "" {
-		deviation := r.deviation.Of(n)
-		if !deviation.Current() {
-			return load{}, false
-		}
-		l.deviation = r.fraction(deviation.Number, capacity)
-	}
 	bound := c.policy.boundPods.Of(n)
 	uses, pods := bound.unmeasured(r.kind, use.At.Add(-c.policy.config.MetricDelay.Duration), r.Window.Duration)
 	l.unmeasured, l.unmeasuredUse = pods, min(uses/capacity, maxFraction)
@@ -179,7 +165,6 @@ func (c *cycle) Signature() string {
 	}
 	for i := range c.readings {
 		text = binary.AppendUvarint(text, c.readings[i].use.Version())
-		text = binary.AppendUvarint(text, c.readings[i].deviation.Version())
 	}
 	return string(text)
 }
@@ -205,27 +190,17 @@ func (c filtering) Filter(n *snapshot.Node) policy.Verdict {
 // evaluate returns the verdict on whether the load is within bounds. Removing pods changes the
 // measurement too late for this pod: only evicting pods that are not measured yet helps.
 func (c *cycle) evaluate(r *reading, l load) policy.Verdict {
-	measured := l
-	measured.unmeasuredUse = 0
-	if r.Max != nil {
-		if limit := float64(*r.Max) / 100; l.total() > limit+rounding {
-			return policy.Verdict{
-				Reason: overMax[r.kind], Unresolvable: measured.total() > limit+rounding,
-				Have: int64(math.Floor(100 * (limit - l.measured - l.unmeasuredUse + rounding))), Want: int64(math.Ceil(100 * (l.pod - rounding))),
-			}
-		}
-	}
-	if c.policy.config.ScoringStrategy.Type != RiskOfOverload {
+	if r.Max == nil {
 		return policy.Verdict{}
 	}
-	tolerated := float64(*c.policy.config.ScoringStrategy.MaxRisk) / 100
-	if risk := c.policy.config.ScoringStrategy.risk(l); risk > tolerated+rounding {
-		return policy.Verdict{
-			Reason: tooRisky[r.kind], Unresolvable: c.policy.config.ScoringStrategy.risk(measured) > tolerated+rounding,
-			Have: int64(math.Floor(100 * (1 - risk + rounding))), Want: 100 - *c.policy.config.ScoringStrategy.MaxRisk,
-		}
+	limit := float64(*r.Max) / 100
+	if l.total() <= limit+rounding {
+		return policy.Verdict{}
 	}
-	return policy.Verdict{}
+	return policy.Verdict{
+		Reason: overMax[r.kind], Unresolvable: l.measured+l.pod > limit+rounding,
+		Have: int64(math.Floor(100 * (limit - l.measured - l.unmeasuredUse + rounding))), Want: int64(math.Ceil(100 * (l.pod - rounding))),
+	}
 }
 
 // Score implements policy.Score.

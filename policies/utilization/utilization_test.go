@@ -2,7 +2,6 @@ package utilization_test
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +25,6 @@ func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"LeastUsed": `{cpu: {signal: cpu, unit: Percent, max: 80}, memory: {signal: memory, unit: Absolute, max: 90}, whenStale: Reject}`,
 		"packing":   `{cpu: {signal: cpu, unit: Percent}, scoringStrategy: {type: TargetLoadPacking}, metricDelay: 0s}`,
-		"variation": `{cpu: {signal: cpu, unit: Percent, deviationSignal: deviation}, scoringStrategy: {type: LoadVariationRisk, sensitivity: 0.1, margin: 10}}`,
-		"risk":      `{cpu: {signal: cpu, unit: Percent, deviationSignal: deviation}, memory: {signal: memory, unit: Absolute, deviationSignal: memory}, scoringStrategy: {type: RiskOfOverload}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
@@ -102,11 +99,9 @@ type cycle interface {
 // A policy that can reject no node only scores, so that kube-scheduler need not call filter for it.
 func TestScoreOnly(t *testing.T) {
 	for config, want := range map[string]bool{
-		"cpu: {signal: cpu, unit: Percent}":                                                                            true,
-		"cpu: {signal: cpu, unit: Percent}, memory: {signal: memory, unit: Percent, max: 90}":                          false,
-		"cpu: {signal: cpu, unit: Percent}, whenStale: Reject":                                                         false,
-		"cpu: {signal: cpu, unit: Percent, deviationSignal: d}, scoringStrategy: {type: RiskOfOverload}":               false,
-		"cpu: {signal: cpu, unit: Percent, deviationSignal: d}, scoringStrategy: {type: RiskOfOverload, maxRisk: 100}": true,
+		"cpu: {signal: cpu, unit: Percent}":                                                   true,
+		"cpu: {signal: cpu, unit: Percent}, memory: {signal: memory, unit: Percent, max: 90}": false,
+		"cpu: {signal: cpu, unit: Percent}, whenStale: Reject":                                false,
 	} {
 		p := policytest.Build(t, utilization.Type(), "{"+config+"}")
 		c, _ := prepared(t, p, podOf(), node("x", "1", "1Gi"), "")
@@ -139,53 +134,9 @@ func TestPublishedTargetLoadPacking(t *testing.T) {
 	}
 }
 
-// TestPublishedLoadVariationRisk: the cases of TestComputeScore and TestScore in
-// kubernetes-sigs/scheduler-plugins, pkg/trimaran/loadvariationriskbalancing, except cases with a
-// margin or sensitivity below 0, which validation rejects here, and nodes without a capacity or
-// measurements.
-func TestPublishedLoadVariationRisk(t *testing.T) {
-	for _, tc := range []struct {
-		what                   string
-		margin, sensitivity    float64
-		request, use, deviates float64 // of a node of 100 cores
-		want                   int64
-	}{
-		{"valid data", 1, 1, 10, 40, 36, 57},
-		{"negative usedAvg", 1, 2, 10, -40, 36, 65},
-		{"large usedAvg", 1, 2, 10, 200, 36, 20},
-		{"negative usedStdev", 1, 2, 10, 40, -36, 75},
-		{"large usedStdev", 1, 2, 10, 40, 120, 25},
-		{"new node", 1, 1, 0, 50, 0, 75},
-		{"hot node", 1, 1, 0, 100, 0, 50},
-		{"average and stDev metrics", 1, 1, 20, 30, 16, 67},
-	} {
-		p := policytest.Build(t, utilization.Type(), fmt.Sprintf(`{scoringStrategy: {type: LoadVariationRisk, margin: %v, sensitivity: %v}, cpu: {signal: use, unit: Absolute, deviationSignal: deviation}}`,
-			tc.margin, tc.sensitivity))
-		pod := podOf(container(nil, amounts(fmt.Sprint(tc.request), "")))
-		if tc.request == 0 {
-			pod = podOf()
-		}
-		c, n := prepared(t, p, pod, node("x", "100", ""), fmt.Sprintf("{use: {x: %v}, deviation: {x: %v}}", tc.use, tc.deviates))
-		if got := c.Score(n); got != tc.want {
-			t.Errorf("%s: score %d, want %d", tc.what, got, tc.want)
-		}
-	}
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: LoadVariationRisk}, cpu: {signal: cpu, unit: Percent, deviationSignal: cpu-std}, memory: {signal: memory, unit: Percent, deviationSignal: memory-std}}`)
-	pod := podOf(container(nil, amounts("100m", "512Mi")))
-	for signals, want := range map[string]int64{
-		"{cpu: {x: 40}, cpu-std: {x: 16}, memory: {x: 50}, memory-std: {x: 10}}": 45, // CPU and Memory metrics
-		"{cpu: {x: 80}, cpu-std: {x: 20}, memory: {x: 25}, memory-std: {x: 15}}": 45, // pick worst case: CPU or Memory
-	} {
-		c, n := prepared(t, p, pod, node("x", "1000m", "1Gi"), signals)
-		if got := c.Score(n); got != want {
-			t.Errorf("%s: score %d, want %d", signals, got, want)
-		}
-	}
-}
-
-// Pods share results only for the same values of all signals, also of the deviations alone.
+// Pods share results only for the same values of all signals.
 func TestSignatureHasAllSignals(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: use, unit: Percent, deviationSignal: deviation}}`)
+	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: use, unit: Percent}, memory: {signal: memory, unit: Percent}}`)
 	pod := podOf(container(amounts("1", "1Gi"), amounts("1", "1Gi")))
 	var b snapshot.Builder
 	b.SetNode(node("n", "4", "8Gi"))
@@ -196,71 +147,16 @@ func TestSignatureHasAllSignals(t *testing.T) {
 		return policytest.Prepare[policy.Signature](t, p, pod, b.View()).Signature()
 	}
 	signature("use")
-	last := signature("deviation")
+	last := signature("memory")
 	if signature("") != last {
 		t.Error("the signature of the same view differs")
 	}
-	for _, changed := range []string{"use", "deviation"} {
+	for _, changed := range []string{"use", "memory"} {
 		next := signature(changed)
 		if next == last {
 			t.Errorf("the signature stays when the signal %s changes", changed)
 		}
 		last = next
-	}
-}
-
-// TestSafeBalance: with margin 1 and sensitivity 2 the score is that of safe-balance in IBM/kube-safe-scheduler,
-// round(10·(1-(mu+√sigma)/2)), with ten times the levels.
-func TestSafeBalance(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: LoadVariationRisk, sensitivity: 2}, cpu: {signal: cpu, unit: Fraction, deviationSignal: deviation}}`)
-	for _, tc := range []struct {
-		mu, sigma float64
-		want      int64
-	}{
-		{0.3, 0.16, 65}, // (0.3 + 0.4) / 2 = 0.35
-		{0.5, 0.25, 50},
-		{0.2, 0.01, 85},
-	} {
-		c, n := prepared(t, p, podOf(), node("x", "10", ""), fmt.Sprintf("{cpu: {x: %v}, deviation: {x: %v}}", tc.mu, tc.sigma))
-		if got := c.Score(n); got != tc.want {
-			t.Errorf("mean %v, deviation %v: score %d, want %d", tc.mu, tc.sigma, got, tc.want)
-		}
-	}
-}
-
-// TestRiskOfOverload: distributions with a closed form, with the safe use 0.9 and the largest risk
-// 0.3.
-func TestRiskOfOverload(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Fraction, deviationSignal: deviation}}`)
-	for _, tc := range []struct {
-		what          string
-		mu, deviation float64
-		want          int64
-		filter        string
-	}{
-		{"Beta(1,1), risk 0.1", 0.5, math.Sqrt(1. / 12), 42, "fits"},                       // 1-√(0.1/0.3)
-		{"Beta(2,2), risk 1-(3·0.9²-2·0.9³) = 0.028", 0.5, math.Sqrt(1. / 20), 69, "fits"}, // 1-√(0.028/0.3)
-		{"Beta(3,1), risk 1-0.9³ = 0.271", 0.75, math.Sqrt(3. / 80), 5, "fits"},            // 1-√(0.271/0.3)
-		{"Beta(1,3), risk 0.1³ = 0.001", 0.25, math.Sqrt(3. / 80), 94, "fits"},             // 1-√(0.001/0.3)
-		{"Beta(9,1), risk 1-0.9⁹ = 0.613", 0.9, math.Sqrt(9. / 1100), 0, "38/70"},          // above 0.3
-		{"no deviation, safe", 0.9, 0, 100, "fits"},
-		{"no deviation, not safe", 0.91, 0, 0, "0/70"},
-		{"unused", 0, 0.5, 100, "fits"},
-		{"all used", 1, 0, 0, "0/70"},
-		{"far more than all used", 7, 3, 0, "0/70"},
-		{"more deviation than a mean of 0.12 can have", 0.12, 0.5, 37, "fits"}, // risk 0.12: 1-√0.4
-	} {
-		c, n := prepared(t, p, podOf(), node("x", "10", ""), fmt.Sprintf("{cpu: {x: %v}, deviation: {x: %v}}", tc.mu, tc.deviation))
-		if got := c.Score(n); got != tc.want {
-			t.Errorf("%s: score %d, want %d", tc.what, got, tc.want)
-		}
-		v, got := c.(policy.Filter).Filter(n), "fits"
-		if !v.Fits() {
-			got = fmt.Sprintf("%d/%d", v.Have, v.Want)
-		}
-		if got != tc.filter {
-			t.Errorf("%s: Filter returned %s, want %s", tc.what, got, tc.filter)
-		}
 	}
 }
 
@@ -370,8 +266,8 @@ func bound(name string, at time.Time) *corev1.Pod {
 }
 
 func TestExplain(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Percent, window: 6h, deviationSignal: std}, memory: {signal: memory, unit: Absolute, deviationSignal: std}}`)
-	const signals = `{cpu: {x: 30, old: {number: 7, stale: true}}, std: {x: 10, old: 1, bare: 1}, memory: {bare: 1}}`
+	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: cpu, unit: Percent, window: 6h}, memory: {signal: memory, unit: Absolute}}`)
+	const signals = `{cpu: {x: 30, old: {number: 7, stale: true}}, memory: {bare: 1}}`
 	pod := podOf(container(nil, amounts("500m", "1Gi")))
 	for _, tc := range []struct {
 		node *corev1.Node
@@ -379,8 +275,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{node("x", "10", "8Gi"), []string{
 			"CPU: 30% used of 10 at 2026-01-01T12:00:00Z + 28.36% by 3 pods bound since 2026-01-01T05:59:00Z, " +
-				"without what a mean over 6h0m0s has of it + 5% by this pod = 63.36%, " +
-				"deviating by 10%; above 90% with a probability of 0.05%; scores 96",
+				"without what a mean over 6h0m0s has of it + 5% by this pod = 63.36%; scores 37",
 			"memory: unknown (signal memory has no value for the node)",
 		}},
 		{node("old", "10", "8Gi"), []string{
@@ -401,12 +296,11 @@ func TestExplain(t *testing.T) {
 
 func BenchmarkUtilization(b *testing.B) {
 	var builder snapshot.Builder
-	use, deviation := map[string]snapshot.Value{}, map[string]snapshot.Value{}
+	use := map[string]snapshot.Value{}
 	for i := range 5000 {
 		n := node(fmt.Sprint("node-", i), "32", "128Gi")
 		builder.SetNode(n)
 		use[n.Name] = snapshot.Value{Number: float64(i%90) / 100, At: policytest.Now}
-		deviation[n.Name] = snapshot.Value{Number: float64(i%20) / 100, At: policytest.Now}
 		for j := range 30 {
 			pod := bound(fmt.Sprint("pod-", i, "-", j), policytest.Now.Add(time.Duration(j-25)*time.Minute))
 			pod.Spec.NodeName = n.Name
@@ -414,15 +308,7 @@ func BenchmarkUtilization(b *testing.B) {
 		}
 	}
 	builder.SetSignal(snapshot.NewSignal("use", use))
-	builder.SetSignal(snapshot.NewSignal("deviation", deviation))
 	view := builder.View()
-	for _, strategy := range []string{"LeastUsed", "RiskOfOverload"} {
-		b.Run(strategy, func(b *testing.B) {
-			config := `{cpu: {signal: use, unit: Fraction, max: 90}, memory: {signal: use, unit: Fraction}}`
-			if strategy == "RiskOfOverload" {
-				config = `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: use, unit: Fraction, deviationSignal: deviation}, memory: {signal: use, unit: Fraction, deviationSignal: deviation}}`
-			}
-			policytest.Benchmark(b, policytest.Build(b, utilization.Type(), config), podOf(container(amounts("1", "1Gi"), nil)), view)
-		})
-	}
+	config := `{cpu: {signal: use, unit: Fraction, max: 90}, memory: {signal: use, unit: Fraction}}`
+	policytest.Benchmark(b, policytest.Build(b, utilization.Type(), config), podOf(container(amounts("1", "1Gi"), nil)), view)
 }
