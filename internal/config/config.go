@@ -106,7 +106,7 @@ type TLS struct {
 	CertFile string `json:"certFile" required:"TLS needs a certificate"`
 	// KeyFile is the path of its key. Required.
 	KeyFile string `json:"keyFile" required:"TLS needs a key"`
-	// ClientCAFile has the CAs of callers' certificates; "" (the default) requires none.
+	// ClientCAFile is the file with the CAs of callers' certificates; "" (the default): none.
 	ClientCAFile string `json:"clientCAFile"`
 	// AllowedClients are the names (common name, DNS or URI name) of allowed callers; none allows
 	// every caller with a certificate. Default [system:kube-scheduler] with clientCAFile.

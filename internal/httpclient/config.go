@@ -9,13 +9,13 @@ import (
 // Config is how to reach and authenticate to an HTTP server. It is part of the configuration of a
 // source, in the field "client".
 type Config struct {
-	// CAFile has the CAs of the server's certificate; "" (the default) uses those of the system.
+	// CAFile is the file with the CAs of the server's certificate. Default: those of the system.
 	CAFile string `json:"caFile"`
 	// CertFile is the path of the client certificate. Needs keyFile.
 	CertFile string `json:"certFile"`
 	// KeyFile is the path of the key of the client certificate. Needs certFile.
 	KeyFile string `json:"keyFile"`
-	// BearerTokenFile has a token. It is read for each request.
+	// BearerTokenFile is a file with a token, which is read for each request.
 	BearerTokenFile string `json:"bearerTokenFile" oneOf:"credentials?"`
 	// Username is the name for basic authentication. Needs passwordFile.
 	Username string `json:"username" oneOf:"credentials?"`
