@@ -17,9 +17,8 @@ import (
 func commands(string) (string, error) {
 	d := newDocument("Commands", "the commands in app/")
 	root := app.NewCommand()
-	_, text, _ := strings.Cut(root.Long, "\n\n")
-	prose(d, text)
-	d.paragraph("`outboard COMMAND --help` says more. Named `kubectl-outboard`, the program is a kubectl plugin: `kubectl outboard COMMAND`.")
+	d.paragraph("`outboard COMMAND --help` says more. Named `kubectl-outboard`, the program is a kubectl plugin: `kubectl outboard COMMAND`. The\n" +
+		"exit status is 0 without findings, 1 with findings, and 2 if the command could not do its work.")
 	var rows [][]string
 	uses := map[string]int{}
 	for _, group := range append(root.Groups(), &cobra.Group{ID: ""}) {
@@ -116,37 +115,4 @@ func flag(f *pflag.Flag) []string {
 		usage, byDefault = m[1], plain(m[2])
 	}
 	return []string{code(name), byDefault, plain(usage)}
-}
-
-// prose writes the paragraphs of a help text. Indented lines become the items of a list: the first
-// word of each is code.
-func prose(d *document, text string) {
-	for paragraph := range strings.SplitSeq(text, "\n\n") {
-		mark, block := "", ""
-		write := func() {
-			if block != "" {
-				d.wrap(mark, plain(block))
-			}
-		}
-		for line := range strings.Lines(paragraph) {
-			rest := strings.TrimSpace(line)
-			indent := len(line) - len(strings.TrimLeft(line, " "))
-			switch item := indent == 1 || indent == 2; {
-			case item || (indent == 0) != (mark == ""):
-				write()
-				if block != "" && item != (mark != "") {
-					d.line("")
-				}
-				mark, block = "", rest
-				if item {
-					word, meaning, _ := strings.Cut(rest, " ")
-					mark, block = "* ", "`"+word+"`: "+strings.TrimSpace(meaning)
-				}
-			default:
-				block += " " + rest
-			}
-		}
-		write()
-		d.line("")
-	}
 }

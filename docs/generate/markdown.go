@@ -25,27 +25,20 @@ const width = 100
 // paragraph writes a text wrapped, and an empty line. The text may have several paragraphs.
 func (d *document) paragraph(format string, args ...any) {
 	for text := range strings.SplitSeq(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n\n") {
-		d.wrap("", text)
-		d.line("")
-	}
-}
-
-// wrap writes a paragraph wrapped, with the mark of a list item or none before its first line.
-func (d *document) wrap(mark, text string) {
-	indent := strings.Repeat(" ", len(mark))
-	line := mark
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-			line += word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
-			d.line("%s", line)
-			line = indent + word
-		default:
-			line += " " + word
+		line := ""
+		for i, word := range strings.Fields(text) {
+			switch {
+			case i == 0:
+				line = word
+			case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+				d.line("%s", line)
+				line = word
+			default:
+				line += " " + word
+			}
 		}
+		d.line("%s\n", line)
 	}
-	d.line("%s", line)
 }
 
 // table writes a table. Its cells are Markdown.
