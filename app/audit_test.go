@@ -69,6 +69,7 @@ func TestAudit(t *testing.T) {
 	}
 	sized := file(t, header+"profiles: [{policies: [{type: GPUMemory, config: {sizesFrom: {annotation: example.com/sizes}}}]}]\n")
 	const quick, never = "--recheck=1ms", "--recheck=0"
+	t.Setenv(adminVariable, "http://127.0.0.1:1") // the audit does not read it
 	for _, tt := range []struct {
 		name   string
 		looks  []map[string][]string
@@ -88,6 +89,7 @@ func TestAudit(t *testing.T) {
 		{"sizes of a configuration", []map[string][]string{small}, []string{never, "--config", sized}, 1, "overcommitted  aliyun.com/gpu-mem 1 on node n: 12 of 8 by annotations"},
 		{"a wrong output", nil, []string{"-o", "xml"}, 2, `--output="xml"`},
 		{"a node", nil, []string{"x"}, 2, "leave out NODE and --admin"},
+		{"an admin address", nil, []string{"--admin=127.0.0.1:1"}, 2, "leave out NODE and --admin"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api := httptest.NewServer(&apiLists{looks: tt.looks})

@@ -58,7 +58,7 @@ func TestDoctor(t *testing.T) {
 		{name: "manifests", args: []string{"--scheduler", "../deploy/scheduler.yaml", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
 		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nWhile an ignorable extender "}, not: "StrictForAllPods"},
 		{name: "the last code", args: []string{"--explain", "resourcenotreported"}, want: []string{"ResourceNotReported\n\n"}},
-		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"by hand (docs/without-a-scheduler.md)"}, not: "]("},
+		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"by hand (docs/troubleshooting.md)"}, not: "]("},
 		{name: "a code with a link to the web", args: []string{"--explain", "EmptyNodeInfos"}, want: []string{"kubernetes #141781 (https://github.com/kubernetes/kubernetes/issues/141781)"}},
 		{name: "a code with a typing error", args: []string{"--explain", "IgnoreableBinder"}, fails: true, want: []string{"did you mean IgnorableBinder?"}},
 		{name: "a part of codes", args: []string{"--explain", "verb"}, fails: true, want: []string{"did you mean VerbNotServed or VerbNotCalled? --explain list prints all codes"}},

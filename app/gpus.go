@@ -61,7 +61,7 @@ audit has findings other than notes. It is 2 if no replica responds.`,
 			}
 			node := strings.Join(args, "")
 			if auditing {
-				if node != "" || from.admin != "" {
+				if node != "" || cmd.Flags().Changed("admin") {
 					return errors.New("--audit reads the API server, and all nodes: leave out NODE and --admin")
 				}
 				report, err := audit.run(cmd.Context(), from.cluster.ClientConnection, types)
