@@ -97,13 +97,17 @@ func newOutboard(calls []call, registry *prometheus.Registry) (http.Handler, err
 // newPolicies returns two cheap policies: one compares what a pod needs with what a node has, and
 // one counts pods.
 func newPolicies() ([]engine.WeightedPolicy, error) {
+	images, err := imagelocality.New(imagelocality.Defaults())
+	if err != nil {
+		return nil, err
+	}
 	limit := podlimit.Defaults()
 	limit.Max, limit.Selector = 110, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "bench"}}
 	pods, err := podlimit.New(limit)
 	if err != nil {
 		return nil, err
 	}
-	return []engine.WeightedPolicy{{Name: "ImageLocality", Weight: 1, Policy: imagelocality.New()}, {Name: "PodLimit", Weight: 1, Policy: pods}}, nil
+	return []engine.WeightedPolicy{{Name: "ImageLocality", Weight: 1, Policy: images}, {Name: "PodLimit", Weight: 1, Policy: pods}}, nil
 }
 
 const (

@@ -71,11 +71,15 @@ type differential struct {
 
 // cheapPolicies are ImageLocality and PodLimit.
 func cheapPolicies(t tester, most int32) []engine.WeightedPolicy {
+	images, err := imagelocality.New(imagelocality.Defaults())
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
 	pods, err := podlimit.New(podlimit.Config{Max: most, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "bench"}}})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	return []engine.WeightedPolicy{{Name: "ImageLocality", Policy: imagelocality.New(), Weight: 2}, {Name: "PodLimit", Policy: pods, Weight: 1}}
+	return []engine.WeightedPolicy{{Name: "ImageLocality", Policy: images, Weight: 2}, {Name: "PodLimit", Policy: pods, Weight: 1}}
 }
 
 type tester interface {

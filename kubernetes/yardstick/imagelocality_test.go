@@ -19,7 +19,8 @@ import (
 
 // TestImageLocality compares the order of nodes by the policy ImageLocality with that of kube-scheduler's plugin.
 func TestImageLocality(t *testing.T) {
-	e := engineOf(t, imagelocality.New(), nil)
+	p, err := imagelocality.New(imagelocality.Defaults())
+	e := engineOf(t, p, err)
 	f, equal, different := newInTree(t, func(*schedulerapi.NodeResourcesFitArgs) {}, names.ImageLocality), 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		d := draw{t}

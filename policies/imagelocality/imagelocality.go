@@ -22,8 +22,7 @@ type imageLocality struct {
 	images *snapshot.ObjectFact[images]
 }
 
-// New returns the policy.
-func New() policy.Policy {
+func newImageLocality() *imageLocality {
 	p := &imageLocality{seed: maphash.MakeSeed()}
 	p.images = snapshot.NewObjectFact(p.imagesOf)
 	return p

@@ -63,7 +63,7 @@ func TestScore(t *testing.T) {
 	images := []string{"a.io/a:1", "a.io/b:1", "a.io/c:1", "a.io/d:1", "a.io/e:1"}
 	sizes := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 5000), rapid.Int64(), rapid.Just(int64(math.MaxInt64)))
 	rapid.Check(t, func(t *rapid.T) {
-		p := imagelocality.New()
+		p := policytest.Build(t, imagelocality.Type(), "")
 		var b snapshot.Builder
 		for i := range rapid.IntRange(0, 4).Draw(t, "nodes") {
 			b.SetNode(nodeWith(fmt.Sprint(i), rapid.MapOf(rapid.SampledFrom(images), sizes).Draw(t, "images")))
@@ -92,7 +92,7 @@ func TestExplain(t *testing.T) {
 		many = append(many, fmt.Sprintf("a.io/%02d:1", i))
 	}
 	view := policytest.View([]*corev1.Node{nodeWith("a", map[string]int64{"a.io/a:1": 142_500_000, "a.io/b:1": 0})}, nil, nil)
-	p := imagelocality.New()
+	p := policytest.Build(t, imagelocality.Type(), "")
 	for _, tt := range []struct {
 		pod  *corev1.Pod
 		want []string
@@ -133,6 +133,6 @@ func BenchmarkImageLocality(b *testing.B) {
 		"known":   known,
 		"unknown": slices.Concat(known[:2], []string{"registry.example.com/new:1"}),
 	} {
-		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, imagelocality.New(), podOf(images...), view) })
+		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, policytest.Build(b, imagelocality.Type(), ""), podOf(images...), view) })
 	}
 }
