@@ -177,11 +177,10 @@ func (d draw) hardwareHealth() object {
 		} else {
 			rule["penalty"] = d.between(1, 100, "penalty")
 		}
-		rule["pods"] = pick(d, "pods", object{}, object{"resources": []string{gpuMemory}}, object{"selector": object{"matchLabels": object{"app": "web"}}})
+		rule["resources"] = pick(d, "resources", nil, []string{gpuMemory})
 		rules = append(rules, rule)
 	}
-	add("deadlock", "nodeCondition", object{"type": "KernelDeadlock", "status": pick(d, "status", "True", "Unknown")})
-	add("fan", "nodeAnnotation", object{"key": "example.com/degraded"})
+	add("deadlock", "nodeCondition", object{"type": "KernelDeadlock"})
 	add("spot", "nodeLabel", object{"key": spotKey, "values": []string{"spot"}})
 	add("hot", "signal", pick(d, "threshold", object{"name": "temperature", "above": 80}, object{"name": "temperature", "below": 20}, object{"name": "temperature"}))
 	return d.whenStale(object{"rules": rules, "tolerationAnnotation": "example.com/tolerate-degraded"})
@@ -206,22 +205,18 @@ func (d draw) utilization() object {
 func (d draw) cost() object {
 	prices := slices.DeleteFunc([]object{
 		{"signal": "price"}, {"signal": "prices", "keyLabels": []string{instanceKey, zoneKey}}, {"priceFrom": object{"label": priceKey}}, {"priceFrom": object{"annotation": priceKey}},
-		{"rows": []object{{"instanceType": "large", "capacityType": "Spot", "price": 0.5}, {"instanceType": "large", "price": 2}, {"instanceType": "small", "region": "eu", "price": 0.2}}},
+		{"rows": []object{{"instanceType": "large", "capacityType": "Spot", "price": 0.5}, {"instanceType": "large", "price": 2}, {"instanceType": "small", "price": 0.2}}},
 	}, func(object) bool { return !d.chance(50, "source") })
 	if len(prices) == 0 {
 		prices = []object{{"priceFrom": object{"label": priceKey}}}
 	}
-	strategy := pick(d, "strategy", object{"type": "PodCost"}, object{"type": "PodCost", "sunkCost": true}, object{"type": "NodeCost"},
-		object{"type": "ResourceCost", "resource": "cpu"}, object{"type": "ResourceCost", "resource": gpuMemory})
-	c := object{
-		"prices": prices, "scoringStrategy": strategy, "surcharge": pick(d, "surcharge", 0, 0.05),
-		"whenUnknown": pick(d, "when unknown", policy.Neutral, policy.Reject),
-	}
+	strategy := pick(d, "strategy", object{"type": "PodCost"}, object{"type": "PodCost", "sunkCost": true}, object{"type": "NodeCost"})
+	c := object{"prices": prices, "scoringStrategy": strategy}
 	if d.chance(50, "max price") {
 		c["maxPrice"] = 1.5
 	}
 	if d.chance(50, "spot") {
-		c["spot"] = object{"riskFactor": 1.5, "fromPriority": 100, "choiceAnnotation": "example.com/spot"}
+		c["spot"] = object{"fromPriority": 100}
 	}
 	return d.whenStale(c)
 }

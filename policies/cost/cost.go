@@ -66,11 +66,7 @@ func (c *Config) Inputs() policy.Inputs {
 
 // Prepare implements policy.Policy.
 func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	refusal, err := p.refusal(pod)
-	if err != nil {
-		return nil, err
-	}
-	c := &cycle{policy: p, refusal: refusal, signals: make([]*snapshot.Signal, len(p.config.Prices)), requests: request(pod)}
+	c := &cycle{policy: p, refusal: p.refusal(pod), signals: make([]*snapshot.Signal, len(p.config.Prices)), requests: request(pod)}
 	for i, s := range p.config.Prices {
 		if s.Signal != "" {
 			c.signals[i] = view.Signal(s.Signal)
@@ -121,44 +117,19 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 		}
 	case p.stale && config.WhenStale == policy.Reject:
 		return policy.Verdict{Reason: signalStale, Unresolvable: true}
-	case !p.stale && config.WhenUnknown == policy.Reject:
+	case config.WhenStale == policy.Reject:
 		return policy.Verdict{Reason: priceUnknown, Unresolvable: true}
 	}
 	return policy.Verdict{}
 }
 
-// expected returns the cost of the whole node.
-func (c *cycle) expected(h *host, p price) float64 {
-	amount := p.amount + c.policy.config.Surcharge
-	if h.spot {
-		amount *= c.policy.config.Spot.RiskFactor
-	}
-	return amount
-}
-
-// costs returns the cost of the node by the scoring strategy. It may be infinite.
+// costs returns the cost of the node by the scoring strategy.
 func (c *cycle) costs(h *host, p price) float64 {
-	whole := c.expected(h, p)
-	strategy := &c.policy.config.ScoringStrategy
-	switch strategy.Type {
-	case PodCost:
-		share, _ := c.share(h)
-		return whole * share
-	case NodeCost:
-		return whole
+	if c.policy.config.ScoringStrategy.Type == NodeCost {
+		return p.amount
 	}
-	if units := strategy.units(h); units > 0 {
-		return whole / units
-	}
-	return math.Inf(1)
-}
-
-// units returns how many units the node has of the resource; memory is in GiB.
-func (s *ScoringStrategy) units(h *host) float64 {
-	if s.Resource == corev1.ResourceMemory {
-		return h.allocatable[corev1.ResourceMemory] / (1 << 30)
-	}
-	return h.allocatable[s.Resource]
+	share, _ := c.share(h)
+	return p.amount * share
 }
 
 // share returns the share of the node that the pod takes: the largest one over the node's
@@ -197,7 +168,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	case p.source < 0:
 		return policy.NoOpinion
 	case c.policy.sunkCost && !*c.policy.used.Of(n):
-		return count(c.expected(h, p), billionths)
+		return count(p.amount, billionths)
 	}
 	return count(c.costs(h, p), billionths)
 }

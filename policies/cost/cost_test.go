@@ -37,10 +37,8 @@ prices:
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"share":    "whenStale: Reject",
-		"sunk":     "scoringStrategy: {sunkCost: true}\nmaxPrice: 0.3\nspot: {fromPriority: 10, riskFactor: 1.3, choiceAnnotation: example.com/spot}\ncurrency: USD/h",
-		"per node": "scoringStrategy: {type: NodeCost}\nsurcharge: 0.01\nwhenUnknown: Reject",
-		"per core": "scoringStrategy: {type: ResourceCost, resource: cpu}\nmaxPrice: 0.3",
-		"per unit": "scoringStrategy: {type: ResourceCost, resource: example.com/fpga}",
+		"sunk":     "scoringStrategy: {sunkCost: true}\nmaxPrice: 0.3\nspot: {fromPriority: 10}",
+		"per node": "scoringStrategy: {type: NodeCost}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
@@ -48,7 +46,7 @@ func TestConformance(t *testing.T) {
 				Pods: policytest.Pods(`
 - metadata: {name: new}
   spec: {containers: [{name: a, resources: {requests: {cpu: 1, memory: 1Gi, example.com/fpga: 1}}}]}
-- metadata: {name: important, annotations: {example.com/spot: allowed}}
+- metadata: {name: important}
   spec: {priority: 100}
 `),
 				Nodes: policytest.Nodes(`
@@ -103,10 +101,8 @@ func TestNormalizeScore(t *testing.T) {
 func TestExplain(t *testing.T) {
 	const config = `
 prices: [{signal: prices}, {priceFrom: {annotation: example.com/price}}, {priceFrom: {label: example.com/price}}]
-currency: USD/h
-surcharge: 0.02
 scoringStrategy: {sunkCost: true}
-spot: {riskFactor: 1.5, fromPriority: 5}
+spot: {fromPriority: 5}
 `
 	const nodes = `
 - metadata: {name: known, labels: {karpenter.sh/capacity-type: spot}}
@@ -123,11 +119,11 @@ spot: {riskFactor: 1.5, fromPriority: 5}
 	for node, want := range map[string][]string{
 		"": {"spot nodes: not allowed (its priority 7 is at least spot.fromPriority, 5)"},
 		"known": {
-			"cost of the pod: 0.09 USD/h = (0.1 (signal prices at 2026-01-01T12:00:00Z) + 0.02 surcharge) × 1.5 (spot) × 0.5 (the pod's share of memory)",
-			"score: by the whole price, 0.18 USD/h (the node is empty)",
+			"cost of the pod: 0.05 = 0.1 (signal prices at 2026-01-01T12:00:00Z) × 0.5 (the pod's share of memory)",
+			"score: by the whole price, 0.1 (the node is empty)",
 		},
 		"stale": {
-			"cost of the pod: 0.105 USD/h = (0.4 (label example.com/price) + 0.02 surcharge) × 0.25 (the pod's share of cpu)",
+			"cost of the pod: 0.1 = 0.4 (label example.com/price) × 0.25 (the pod's share of cpu)",
 			"signal prices: unknown (signal prices is stale for the node, 0.3 at 2026-01-01T12:00:00Z)",
 			`annotation example.com/price: "much" is not a price`,
 		},
@@ -140,21 +136,11 @@ spot: {riskFactor: 1.5, fromPriority: 5}
 	}
 }
 
-func TestExplainScoringStrategies(t *testing.T) {
-	node := snapshot.NewNode(policytest.Nodes(`
-metadata: {name: a, labels: {example.com/price: "0.4"}}
-status: {allocatable: {cpu: 4, memory: 8Gi}}
-`)[0])
-	for strategy, want := range map[string]string{
-		"{type: NodeCost}":                               "cost of the node: 0.4 = 0.4 (label example.com/price)",
-		"{type: ResourceCost, resource: cpu}":            "cost of one core: 0.1 = 0.4 (label example.com/price) / 4",
-		"{type: ResourceCost, resource: memory}":         "cost of one GiB of memory: 0.05 = 0.4 (label example.com/price) / 8",
-		"{type: ResourceCost, resource: nvidia.com/gpu}": "cost of one nvidia.com/gpu: the highest (the node has none)",
-	} {
-		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{priceFrom: {label: example.com/price}}], scoringStrategy: "+strategy+"}"), new(corev1.Pod), new(snapshot.View))
-		if got := cycle.Explain(node); !slices.Equal(got, []string{want}) {
-			t.Errorf("%s: got %q, want %q", strategy, got, want)
-		}
+func TestExplainNodeCost(t *testing.T) {
+	node := snapshot.NewNode(policytest.Nodes(`{metadata: {name: a, labels: {example.com/price: "0.4"}}}`)[0])
+	cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{priceFrom: {label: example.com/price}}], scoringStrategy: {type: NodeCost}}"), new(corev1.Pod), new(snapshot.View))
+	if got, want := cycle.Explain(node), []string{"cost of the node: 0.4 (label example.com/price)"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -171,12 +157,10 @@ func TestSignals(t *testing.T) {
 func TestNumbersThatNoFileHas(t *testing.T) {
 	config := cost.Defaults()
 	config.Prices = []cost.Source{{PriceFrom: &fields.From{Label: "price"}}}
-	config.MaxPrice, config.Surcharge, config.Spot.RiskFactor = new(math.NaN()), math.Inf(1), math.NaN()
+	config.MaxPrice = new(math.NaN())
 	_, err := cost.New(config)
-	for _, name := range []string{"maxPrice", "surcharge", "spot.riskFactor"} {
-		if err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("got %v, want an error about %s", err, name)
-		}
+	if err == nil || !strings.Contains(err.Error(), "maxPrice") {
+		t.Errorf("got %v, want an error about maxPrice", err)
 	}
 }
 

@@ -3,10 +3,7 @@ package cost
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -27,7 +24,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	} else {
 		said = append(said, c.explainCost(n, h, p))
 		if c.policy.sunkCost && !*c.policy.used.Of(n) {
-			said = append(said, fmt.Sprintf("score: by the whole price, %s (the node is empty)", c.money(c.expected(h, p))))
+			said = append(said, fmt.Sprintf("score: by the whole price, %.4g (the node is empty)", p.amount))
 		}
 	}
 	for i := range c.policy.config.Prices {
@@ -49,36 +46,15 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 		from += " at " + c.value(p.source, n, h.offers[p.source]).At.UTC().Format(time.RFC3339)
 	}
 	text := fmt.Sprintf("%.4g (%s)", p.amount, from)
-	if config.Surcharge > 0 {
-		text = fmt.Sprintf("(%s + %.4g surcharge)", text, config.Surcharge)
+	if config.ScoringStrategy.Type == NodeCost {
+		return "cost of the node: " + text
 	}
-	if h.spot {
-		text += fmt.Sprintf(" × %.4g (spot)", config.Spot.RiskFactor)
+	if share, of := c.share(h); of == "" {
+		text += " × 1 (the node reports none of the requested resources)"
+	} else {
+		text += fmt.Sprintf(" × %.4g (the pod's share of %s)", share, of)
 	}
-	strategy := &config.ScoringStrategy
-	switch strategy.Type {
-	case PodCost:
-		if share, of := c.share(h); of == "" {
-			text += " × 1 (the node reports none of the requested resources)"
-		} else {
-			text += fmt.Sprintf(" × %.4g (the pod's share of %s)", share, of)
-		}
-		return fmt.Sprintf("cost of the pod: %s = %s", c.money(c.costs(h, p)), text)
-	case NodeCost:
-		return fmt.Sprintf("cost of the node: %s = %s", c.money(c.costs(h, p)), text)
-	}
-	unit := string(strategy.Resource)
-	switch strategy.Resource {
-	case corev1.ResourceCPU:
-		unit = "core"
-	case corev1.ResourceMemory:
-		unit = "GiB of memory"
-	}
-	units := strategy.units(h)
-	if units == 0 {
-		return fmt.Sprintf("cost of one %s: the highest (the node has none)", unit)
-	}
-	return fmt.Sprintf("cost of one %s: %s = %s / %.4g", unit, c.money(c.costs(h, p)), text, units)
+	return fmt.Sprintf("cost of the pod: %.4g = %s", c.costs(h, p), text)
 }
 
 // explainMissing returns why source i has no price for the node, or "".
@@ -108,8 +84,4 @@ func (s *Source) describe() string {
 		return "signal " + s.Signal
 	}
 	return "rows"
-}
-
-func (c *cycle) money(amount float64) string {
-	return strings.TrimSpace(fmt.Sprintf("%.4g %s", amount, c.policy.config.Currency))
 }

@@ -77,7 +77,7 @@ func find(rows []Row, n *corev1.Node, spot bool) float64 {
 	if spot {
 		capacity = Spot
 	}
-	node := Row{Region: n.Labels[corev1.LabelTopologyRegion], Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: &capacity}
+	node := Row{Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: &capacity}
 	for i := range rows {
 		if rows[i].covers(&node) {
 			return *rows[i].Price

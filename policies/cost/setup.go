@@ -3,7 +3,6 @@ package cost
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
@@ -15,20 +14,14 @@ import (
 type Config struct {
 	// Prices are the sources of node prices. The first with a price for the node counts.
 	Prices []Source `json:"prices" required:"says where the prices of nodes are found"`
-	// Surcharge is added to the price of every node, for what is billed per host. Default 0.
-	Surcharge float64 `json:"surcharge" limits:"0..1e+09"`
 	// ScoringStrategy is the cost by which nodes are compared.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MaxPrice is the highest cost at which a node fits, without the effect of sunkCost. Default:
 	// no limit.
 	MaxPrice *float64 `json:"maxPrice" limits:"0..1e+09"`
-	// Currency is the unit of prices in explanations, such as USD/h.
-	Currency string `json:"currency"`
 	// Spot says which nodes are spot nodes, and what that changes.
 	Spot SpotConfig `json:"spot"`
-	// WhenUnknown says what happens to a node without a price. Default Neutral.
-	WhenUnknown policy.UnknownAction `json:"whenUnknown" values:"Neutral,Reject"`
-	// WhenStale says what happens to a node whose only price is stale. Default Neutral.
+	// WhenStale says what happens to a node whose price is missing or stale. Default Neutral.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 }
 
@@ -40,9 +33,6 @@ const (
 	PodCost ScoringStrategyType = "PodCost"
 	// NodeCost is the cost of the whole node.
 	NodeCost ScoringStrategyType = "NodeCost"
-	// ResourceCost is the cost of one unit of a resource: a core, a GiB of memory, or
-	// one of an extended resource.
-	ResourceCost ScoringStrategyType = "ResourceCost"
 )
 
 // CapacityType is how a node was bought.
@@ -62,11 +52,8 @@ const maxPrice = 1e9
 // ScoringStrategy is the cost by which nodes are compared. The lowest is best.
 type ScoringStrategy struct {
 	// Type says whose cost counts: that of the part of the node that the pod takes (PodCost, the
-	// default), of the whole node, or of one unit of a resource.
-	Type ScoringStrategyType `json:"type" values:"PodCost,NodeCost,ResourceCost"`
-	// Resource is the resource whose unit cost counts. Required for ResourceCost, and for that
-	// only.
-	Resource corev1.ResourceName `json:"resource"`
+	// default), or of the whole node.
+	Type ScoringStrategyType `json:"type" values:"PodCost,NodeCost"`
 	// SunkCost makes an empty node count with its whole price, so that nodes in use are filled
 	// first. For PodCost only. Default false.
 	SunkCost *bool `json:"sunkCost"`
@@ -91,8 +78,6 @@ type Row struct {
 	// InstanceType is the value of the label node.kubernetes.io/instance-type.
 	// Required.
 	InstanceType string `json:"instanceType" required:"says which nodes have the price"`
-	// Region is the value of topology.kubernetes.io/region; "" is any.
-	Region string `json:"region"`
 	// Zone is the value of topology.kubernetes.io/zone; "" is any.
 	Zone string `json:"zone"`
 	// CapacityType says whether the node is a spot node. Default: any.
@@ -106,13 +91,8 @@ type SpotConfig struct {
 	// NodeLabels are those of spot nodes, of which one must match. Default: the labels of
 	// Karpenter, EKS, GKE and AKS.
 	NodeLabels []fields.Match `json:"nodeLabels"`
-	// RiskFactor multiplies the cost of a spot node, for work lost when it is reclaimed. Default 1.
-	RiskFactor float64 `json:"riskFactor" limits:"1..100"`
 	// FromPriority keeps pods of this priority and higher off spot nodes. Default: none.
 	FromPriority *int32 `json:"fromPriority"`
-	// ChoiceAnnotation is the key of the pod annotation that says "never" or "allowed", whatever
-	// the pod's priority. Default: none.
-	ChoiceAnnotation string `json:"choiceAnnotation" form:"key"`
 }
 
 // Type is the policy as a configuration file knows it.
@@ -130,10 +110,8 @@ func Defaults() Config {
 				{Key: "cloud.google.com/gke-preemptible", Values: []string{"true"}},
 				{Key: "kubernetes.azure.com/scalesetpriority", Values: []string{"spot"}},
 			},
-			RiskFactor: 1,
 		},
-		WhenUnknown: policy.Neutral,
-		WhenStale:   policy.Neutral,
+		WhenStale: policy.Neutral,
 	}
 }
 
@@ -151,7 +129,9 @@ func (c *Config) validate() field.ErrorList {
 	for i := range c.Prices {
 		errs = append(errs, c.Prices[i].validate(prices.Index(i))...)
 	}
-	errs = append(errs, c.ScoringStrategy.validate(field.NewPath("scoringStrategy"))...)
+	if c.ScoringStrategy.SunkCost != nil && c.ScoringStrategy.Type != PodCost {
+		errs = append(errs, field.Forbidden(field.NewPath("scoringStrategy", "sunkCost"), "needs type: PodCost"))
+	}
 	return append(errs, c.Spot.validate(field.NewPath("spot"))...)
 }
 
@@ -182,34 +162,14 @@ func validateRows(at *field.Path, rows []Row) field.ErrorList {
 // covers says whether the row matches every node that the other one, of the same
 // instance type, matches.
 func (r *Row) covers(other *Row) bool {
-	return (r.Region == "" || r.Region == other.Region) && (r.Zone == "" || r.Zone == other.Zone) &&
+	return (r.Zone == "" || r.Zone == other.Zone) &&
 		(r.CapacityType == nil || other.CapacityType != nil && *r.CapacityType == *other.CapacityType)
-}
-
-func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	switch resource := at.Child("resource"); {
-	case s.Type == ResourceCost && s.Resource == "":
-		errs = append(errs, field.Required(resource, "names the resource whose unit cost nodes are compared by"))
-	case s.Type != ResourceCost && s.Resource != "":
-		errs = append(errs, field.Forbidden(resource, "needs type: ResourceCost"))
-	case s.Resource == "" || s.Resource == corev1.ResourceCPU || s.Resource == corev1.ResourceMemory:
-	case len(fields.ExtendedResource(resource, string(s.Resource))) > 0:
-		errs = append(errs, field.Invalid(resource, s.Resource, "must be cpu, memory or an extended resource such as nvidia.com/gpu"))
-	}
-	if s.SunkCost != nil && s.Type != PodCost {
-		errs = append(errs, field.Forbidden(at.Child("sunkCost"), "needs type: PodCost"))
-	}
-	return errs
 }
 
 func (s *SpotConfig) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range s.NodeLabels {
 		errs = append(errs, s.NodeLabels[i].CheckLabel(at.Child("nodeLabels").Index(i))...)
-	}
-	if len(s.NodeLabels) == 0 && s.RiskFactor != 1 {
-		errs = append(errs, field.Forbidden(at.Child("riskFactor"), "needs nodeLabels, or no node is known as spot"))
 	}
 	if len(s.NodeLabels) == 0 && s.FromPriority != nil {
 		errs = append(errs, field.Forbidden(at.Child("fromPriority"), "needs nodeLabels, or no node is known as spot"))

@@ -49,8 +49,6 @@ func (r *appliedRule) why(n *snapshot.Node) string {
 		return describe(r.NodeCondition.of(n.Object))
 	case r.NodeLabel != nil:
 		return fmt.Sprintf("label %s is %q", r.NodeLabel.Key, n.Object.Labels[r.NodeLabel.Key])
-	case r.NodeAnnotation != nil:
-		return fmt.Sprintf("annotation %s is %q", r.NodeAnnotation.Key, n.Object.Annotations[r.NodeAnnotation.Key])
 	}
 	v := r.signal.Of(n)
 	switch at := v.At.UTC().Format(time.RFC3339); {

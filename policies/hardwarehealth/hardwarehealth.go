@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	resources "k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/policy"
@@ -18,13 +17,12 @@ import (
 
 // hardwareHealth is the policy.
 type hardwareHealth struct {
-	config    Config
-	selectors []labels.Selector            // by rule
-	objects   *snapshot.ObjectFact[[]bool] // which rules without a signal match the node
+	config  Config
+	objects *snapshot.ObjectFact[[]bool] // which rules without a signal match the node
 }
 
-func newHardwareHealth(config Config, selectors []labels.Selector) *hardwareHealth {
-	p := &hardwareHealth{config: config, selectors: selectors}
+func newHardwareHealth(config Config) *hardwareHealth {
+	p := &hardwareHealth{config: config}
 	p.objects = snapshot.NewObjectFact(func(n *corev1.Node) []bool {
 		speaks := make([]bool, len(config.Rules))
 		for i := range config.Rules {
@@ -77,7 +75,7 @@ func (p *hardwareHealth) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 	requests := resources.PodRequests(pod, resources.PodResourcesOptions{})
 	for i := range p.config.Rules {
 		r := &p.config.Rules[i]
-		if !r.Pods.asksFor(requests) || !p.selectors[i].Matches(labels.Set(pod.Labels)) {
+		if !r.concerns(requests) {
 			continue
 		}
 		if slices.Contains(tolerated, r.Name) || slices.Contains(tolerated, all) {
@@ -188,7 +186,7 @@ func (r *Rule) reason() *policy.Reason {
 	case r.Signal != nil:
 		return degradedSignal
 	}
-	return degradedLabelOrAnnotation
+	return degradedLabel
 }
 
 // Score implements policy.Score: MaxScore minus the penalties, at least 0. If something is unknown

@@ -25,10 +25,10 @@ func TestScenarios(t *testing.T) {
 const everySource = `
 tolerationAnnotation: example.com/tolerate-degraded
 rules:
-- {name: xid, nodeCondition: {type: XidCriticalError}, reject: true, pods: {resources: [nvidia.com/gpu]}}
+- {name: xid, nodeCondition: {type: XidCriticalError}, reject: true, resources: [nvidia.com/gpu]}
 - {name: kernel, nodeCondition: {type: KernelDeadlock}, penalty: 20}
 - {name: repair, nodeLabel: {key: example.com/repair, values: ["yes"]}, reject: true}
-- {name: noted, nodeAnnotation: {key: example.com/noise}, penalty: 30, pods: {selector: {matchLabels: {app: web}}}}
+- {name: noted, nodeLabel: {key: example.com/noise}, penalty: 30}
 - {name: hot, signal: {name: temperature, above: 85}, reject: true}
 - {name: fan, signal: {name: fan, below: 500}, penalty: 60}
 - {name: ecc, signal: {name: ecc}, penalty: 50}
@@ -42,7 +42,7 @@ const conformancePods = `
 
 const conformanceNodes = `
 - metadata: {name: a, labels: {example.com/repair: "yes"}}
-- metadata: {name: b, annotations: {example.com/noise: "1"}}
+- metadata: {name: b, labels: {example.com/noise: "1"}}
   status: {conditions: [{type: XidCriticalError, status: "True", lastTransitionTime: "2026-01-01T10:00:00Z", reason: Xid79}]}
 - metadata: {name: c}
   status: {conditions: [{type: KernelDeadlock, status: "True"}]}
@@ -77,7 +77,10 @@ func TestExplain(t *testing.T) {
 		want []string
 	}{
 		{pods[0], "", []string{"tolerated rules: hot, ecc (annotation example.com/tolerate-degraded)"}},
-		{pods[0], "b", []string{"rule xid: rejects (condition XidCriticalError is True since 2026-01-01T10:00:00Z, Xid79)"}},
+		{pods[0], "b", []string{
+			"rule xid: rejects (condition XidCriticalError is True since 2026-01-01T10:00:00Z, Xid79)",
+			`rule noted: subtracts 30 points (label example.com/noise is "1")`,
+		}},
 		{pods[1], "", nil},
 		{pods[1], "a", []string{
 			`rule repair: rejects (label example.com/repair is "yes")`,
@@ -85,7 +88,7 @@ func TestExplain(t *testing.T) {
 			"rule ecc: subtracts 50 points (signal ecc is 1 since 2026-01-01T12:00:00Z)",
 		}},
 		{pods[1], "b", []string{
-			`rule noted: subtracts 30 points (annotation example.com/noise is "1")`,
+			`rule noted: subtracts 30 points (label example.com/noise is "1")`,
 			"rule hot: rejects (signal temperature was 90, above 85, at 2026-01-01T12:00:00Z)",
 		}},
 		{pods[1], "c", []string{

@@ -1,8 +1,6 @@
 package hardwarehealth
 
 import (
-	"cmp"
-
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -11,11 +9,9 @@ func (r *Rule) matches(n *corev1.Node) bool {
 	switch {
 	case r.NodeCondition != nil:
 		c := r.NodeCondition.of(n)
-		return c != nil && c.Status == *cmp.Or(r.NodeCondition.Status, new(corev1.ConditionTrue))
+		return c != nil && c.Status == corev1.ConditionTrue
 	case r.NodeLabel != nil:
 		return r.NodeLabel.In(n.Labels)
-	case r.NodeAnnotation != nil:
-		return r.NodeAnnotation.In(n.Annotations)
 	}
 	return false
 }

@@ -8,9 +8,9 @@ var (
 		Code: "DegradedCondition",
 		Text: "node(s) have a condition that indicates degraded hardware",
 	}
-	degradedLabelOrAnnotation = &policy.Reason{
-		Code: "DegradedMetadata",
-		Text: "node(s) have a label or annotation that indicates degraded hardware",
+	degradedLabel = &policy.Reason{
+		Code: "DegradedLabel",
+		Text: "node(s) have a label that indicates degraded hardware",
 	}
 	degradedSignal = &policy.Reason{
 		Code: "DegradedSignal",

@@ -4,9 +4,6 @@ import (
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
@@ -28,33 +25,30 @@ type Config struct {
 }
 
 // Rule is one sign of degraded hardware, and what follows from it. It has exactly one of
-// NodeCondition, NodeLabel, NodeAnnotation and Signal, and exactly one of Reject and Penalty.
+// NodeCondition, NodeLabel and Signal, and exactly one of Reject and Penalty.
 type Rule struct {
 	// Name is the name of the rule in explanations and in the pod annotation: lower-case letters,
 	// digits and -. Required, and unique.
 	Name string `json:"name" required:"must name the rule" form:"name"`
-	// NodeCondition is a condition of the node.
+	// NodeCondition is a condition of the node whose status is True.
 	NodeCondition *Condition `json:"nodeCondition" oneOf:"sign"`
 	// NodeLabel is a label that indicates degraded hardware.
 	NodeLabel *fields.Match `json:"nodeLabel" oneOf:"sign"`
-	// NodeAnnotation is an annotation that indicates degraded hardware.
-	NodeAnnotation *fields.Match `json:"nodeAnnotation" oneOf:"sign"`
 	// Signal is a number about the node.
 	Signal *Signal `json:"signal" oneOf:"sign"`
 	// Reject rejects the node.
 	Reject bool `json:"reject" oneOf:"effect"`
 	// Penalty is subtracted from the score of the node, in points of 100.
 	Penalty *int64 `json:"penalty" limits:"1..100" oneOf:"effect"`
-	// Pods are those that the rule applies to. Default: all.
-	Pods Pods `json:"pods"`
+	// Resources are those of which a pod requests at least one if the rule applies to it. Default:
+	// the rule applies to all pods.
+	Resources []corev1.ResourceName `json:"resources" items:"must not be empty" form:"key"`
 }
 
 // Condition is a condition in a node's status.
 type Condition struct {
 	// Type is the condition's type, such as KernelDeadlock. Required.
 	Type string `json:"type" required:"must not be empty" form:"key"`
-	// Status is the status that indicates degraded hardware. Default True.
-	Status *corev1.ConditionStatus `json:"status" values:"True,False,Unknown"`
 }
 
 // Signal is a number about a node, with at most one threshold. Without one, any number
@@ -68,14 +62,6 @@ type Signal struct {
 	Below *float64 `json:"below" oneOf:"threshold?"`
 }
 
-// Pods are the pods that have certain labels and request certain resources.
-type Pods struct {
-	// Resources are those of which a pod requests at least one. Default: all pods.
-	Resources []corev1.ResourceName `json:"resources" items:"must not be empty" form:"key"`
-	// Selector selects pods by their labels. Default: all.
-	Selector *metav1.LabelSelector `json:"selector"`
-}
-
 // Type is the policy as a configuration file knows it.
 func Type() policy.Type { return policy.TypeOf("HardwareHealth", Defaults, New) }
 
@@ -86,22 +72,10 @@ func Defaults() Config {
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {
-	errs := config.validate()
-	selectors := make([]labels.Selector, len(config.Rules))
-	for i := range config.Rules {
-		selector := config.Rules[i].Pods.Selector
-		if selectors[i] = labels.Everything(); selector == nil {
-			continue
-		}
-		var err error
-		if selectors[i], err = metav1.LabelSelectorAsSelector(selector); err != nil && len(errs) == 0 {
-			errs = append(errs, field.Invalid(field.NewPath("rules").Index(i).Child("pods", "selector"), selector, err.Error()))
-		}
-	}
-	if len(errs) > 0 {
+	if errs := config.validate(); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	return newHardwareHealth(config, selectors), nil
+	return newHardwareHealth(config), nil
 }
 
 func (c *Config) validate() field.ErrorList {
@@ -120,8 +94,7 @@ func (c *Config) validate() field.ErrorList {
 
 func (r *Rule) validate(at *field.Path) field.ErrorList {
 	errs := r.Signal.validate(at.Child("signal"))
-	errs = append(errs, r.NodeLabel.CheckLabel(at.Child("nodeLabel"))...)
-	return append(errs, metavalidation.ValidateLabelSelector(r.Pods.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("pods", "selector"))...)
+	return append(errs, r.NodeLabel.CheckLabel(at.Child("nodeLabel"))...)
 }
 
 func (s *Signal) validate(at *field.Path) field.ErrorList {

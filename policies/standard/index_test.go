@@ -35,7 +35,7 @@ var indexed = []struct{ kind, config string }{
 		scores: [{name: few, expression: '100 - 9 * usage.pods'}, {name: cool, expression: '100.0 - signals["heat"] - double(size(pod.metadata.?labels.orValue({})))'}]}`},
 	{"Rules", `{scores: [{name: tolerates, expression: 'pod.spec.?tolerations.orValue([]).exists(t, t.key == node.metadata.?labels[?"tier"].orValue("")) ? 80 : 20'}]}`},
 	{"HardwareHealth", `{tolerationAnnotation: tolerates, rules: [
-		{name: hot, signal: {name: heat, above: 60}, penalty: 30}, {name: broken, nodeLabel: {key: broken}, reject: true}, {name: gpu, pods: {resources: [aliyun.com/gpu-mem]}, signal: {name: heat, above: 90}, reject: true}]}`},
+		{name: hot, signal: {name: heat, above: 60}, penalty: 30}, {name: broken, nodeLabel: {key: broken}, reject: true}, {name: gpu, resources: [aliyun.com/gpu-mem], signal: {name: heat, above: 90}, reject: true}]}`},
 	{"Utilization", `{cpu: {signal: heat, unit: Percent, max: 95}}`},
 	{"Cost", `{prices: [{signal: heat}, {priceFrom: {label: price}}], maxPrice: 80}`},
 	{"Cost", `{scoringStrategy: {type: PodCost, sunkCost: true}, prices: [{priceFrom: {label: price}}]}`},
