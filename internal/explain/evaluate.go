@@ -41,13 +41,11 @@ func (q question) by() string {
 
 // evaluation is what the engines say about a pod in one View. It is shared.
 type evaluation struct {
-	pod     *corev1.Pod
-	view    weak.Pointer[snapshot.View]
-	engines map[string]*engine.Engine
-	now     []Profile
-	fits    *Fits
-	placed  []Placed
-
+	pod      *corev1.Pod
+	view     weak.Pointer[snapshot.View]
+	engines  map[string]*engine.Engine
+	now      []Profile
+	fits     *Fits
 	remedies []remedy.Remedy
 }
 
@@ -98,8 +96,8 @@ func (v *evaluator) evaluate(ctx context.Context, engines map[string]*engine.Eng
 	e := &evaluation{pod: pod, view: weak.Make(view), engines: engines}
 	if pod.Spec.NodeName == "" {
 		v.source.now(limited, e, view, q)
+		v.source.remedies(limited, e, view)
 	}
-	v.source.remedies(limited, e, view, q.profile)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -120,7 +118,7 @@ func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*
 	if err != nil {
 		return err
 	}
-	doc.Now, doc.Fits, doc.Remedies, doc.Placed = e.now, e.fits, e.remedies, e.placed
+	doc.Now, doc.Fits, doc.Remedies = e.now, e.fits, e.remedies
 	if pod.Spec.NodeName == "" {
 		doc.Hints = v.source.Hints()(pod)
 	}
@@ -146,9 +144,8 @@ func (v *evaluator) keep(key keptKey, e *evaluation) {
 	v.kept[key] = e
 }
 
-// remedies adds to the evaluation what would make the waiting pod fit, or how its node compares
-// with others.
-func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View, only string) {
+// remedies adds to the evaluation what would make the waiting pod fit.
+func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View) {
 	c := remedy.Cluster{View: view}
 	c.Ignored, _ = s.ignored(e.pod)
 	if e.fits != nil && !slices.ContainsFunc(e.now, func(p Profile) bool { return p.Error != "" }) {
@@ -162,21 +159,6 @@ func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View
 		}
 		if err != nil {
 			e.now[0].Error = "searching for changes with which the pod would fit: " + err.Error()
-		}
-	}
-	if e.pod.Spec.NodeName == "" {
-		return
-	}
-	for _, path := range slices.Sorted(maps.Keys(e.engines)) {
-		if only != "" && only != path || s.Manages != nil && !s.Manages(path, e.pod) {
-			continue
-		}
-		c.Engine = e.engines[path]
-		// There is no comparison for a pod about which a policy fails now.
-		if compared, err := remedy.CompareNode(ctx, c, e.pod); err == nil && compared != nil {
-			p := Placed{Profile: path, Comparison: *compared}
-			p.Text = p.sentence()
-			e.placed = append(e.placed, p)
 		}
 	}
 }

@@ -90,9 +90,6 @@ type Document struct {
 	Now []Profile `json:"now,omitempty"`
 	// Change is the first of Remedies in words, or why there is none.
 	Change string `json:"change,omitempty"`
-	// Placed is how the node of the pod compares with the others now, by each profile; nil if the
-	// pod is not bound.
-	Placed []Placed `json:"placed,omitempty"`
 	// Signals are the current signals, by name.
 	Signals []Signal `json:"signals,omitempty"`
 	// Replicas are the replicas whose explanations are merged in this one; nil if one service was
@@ -139,14 +136,6 @@ type Profile struct {
 	Meant bool `json:"-"`
 	// Error is why the policies cannot evaluate the pod on any node.
 	Error string `json:"error,omitempty"`
-}
-
-// Placed is how the node of a pod compares with the others by a profile, and which weights would
-// have changed the choice if the pod were placed now.
-type Placed struct {
-	Profile string `json:"profile"`
-	Text    string `json:"text"` // the comparison, as what follows a colon
-	remedy.Comparison
 }
 
 // Exclusion is one reason for which kube-scheduler rules nodes out itself.

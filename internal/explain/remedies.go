@@ -54,24 +54,3 @@ func (d *Document) failure() string {
 	}
 	return ""
 }
-
-// text writes how the node of the pod compares with the others now.
-func (p *Placed) text(b *strings.Builder) {
-	fmt.Fprintf(b, "\nIf it were placed now, by profile %s: %s\n", p.Profile, p.sentence())
-	for _, f := range p.Flips {
-		fmt.Fprintf(b, "  %s\n", &f)
-	}
-}
-
-// sentence is the comparison, as what follows a colon.
-func (p *Placed) sentence() string {
-	switch {
-	case !p.Fits:
-		return fmt.Sprintf("it would not fit on %s.", p.Node)
-	case p.Best != "":
-		return fmt.Sprintf("%s would score %d, more than %s with %d.", p.Best, p.BestTotal, p.Node, p.Total)
-	case p.Next != "":
-		return fmt.Sprintf("no node would score more than %s with %d; the next is %s with %d.", p.Node, p.Total, p.Next, p.NextTotal)
-	}
-	return fmt.Sprintf("it would fit on %s alone.", p.Node)
-}

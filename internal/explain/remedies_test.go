@@ -52,47 +52,6 @@ func TestWhatWouldMakeItFit(t *testing.T) {
 	}
 }
 
-// For a pod on a node, explain compares this node with the others as if the pod were placed now.
-func TestHowItsNodeCompares(t *testing.T) {
-	var b snapshot.Builder
-	for name, sizes := range map[string][2]string{"a": {"30", "20"}, "b": {"10", "36"}, "small": {"1", "100"}} {
-		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"Size": sizes[0], "Speed": sizes[1]}}, Status: corev1.NodeStatus{
-			Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")},
-		}})
-	}
-	var pod *corev1.Pod
-	source := explain.Source{Log: decision.NewLog(1), Engines: engines(t, "Size", "Speed"), View: func(types.UID) *snapshot.View { return b.View() },
-		Pod: func(context.Context, string, string) (*corev1.Pod, error) { return pod, nil }}
-	for node, want := range map[string]string{
-		"a": `
-If it were placed now, by profile /: no node would score more than a with 100; the next is b with 92.
-  with weight 1 of Size instead of 2, b would score more
-  with weight 3 of Speed instead of 2, b would score more
-`,
-		"b": `
-If it were placed now, by profile /: a would score 100, more than b with 92.
-`,
-		"small": `
-If it were placed now, by profile /: it would not fit on small.
-`,
-	} {
-		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: node}}
-		b.SetPod(pod)
-		doc, text := show(t, source, url.Values{"pod": {"p"}})
-		if !strings.HasSuffix(text, want) || len(doc.Placed) != 1 || doc.Placed[0].Node != node {
-			t.Errorf("on %s: got\n%s\nwant at its end\n%s", node, text, want)
-		}
-		if _, text := show(t, source, url.Values{"pod": {"p"}, "profile": {"/"}}); !strings.HasSuffix(text, want) {
-			t.Errorf("on %s, with the profile: %s", node, text)
-		}
-	}
-	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "a", NodeSelector: map[string]string{"Speed": "20"}}}
-	b.SetPod(pod)
-	if _, text := show(t, source, url.Values{"pod": {"p"}}); !strings.HasSuffix(text, "\nIf it were placed now, by profile /: it would fit on a alone.\n") {
-		t.Errorf("no other node: %s", text)
-	}
-}
-
 // counted counts how often its policy is asked.
 type counted struct {
 	policy.Policy

@@ -99,9 +99,6 @@ func (d *Document) Text(w io.Writer) error {
 		d.Now[i].text(&b, d.Reason)
 	}
 	d.remedies(&b)
-	for i := range d.Placed {
-		d.Placed[i].text(&b)
-	}
 	signals(&b, d.Signals)
 	if d.Error != "" {
 		fmt.Fprintf(&b, "\n%s\n", d.Error)

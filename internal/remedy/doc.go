@@ -1,8 +1,7 @@
 // Package remedy finds the smallest change that makes a waiting pod fit, of each kind: less of one
 // resource, pods of one node that end, holders of a pool that end, nodes that one taint, selector,
-// affinity term or cordon excludes, or resources that only a policy is to count, one policy that
-// alone rejects nodes, and less of one capacity in a ResourceClaim. For a pod that is on a node, it
-// finds the smallest change of one weight with which another node is the best.
+// affinity term or cordon excludes, or resources that only a policy is to count, and
+// less of one capacity in a ResourceClaim.
 //
 // Each change is evaluated by the same engine, by what kubescheduler knows of kube-scheduler's own
 // plugins, and by kube-scheduler's allocator of devices, with the changed pod, claim, nodes or

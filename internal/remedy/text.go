@@ -149,11 +149,6 @@ func (r *Remedy) change() string {
 	return " if these were not cordoned"
 }
 
-// String says what would happen.
-func (f *Flip) String() string {
-	return fmt.Sprintf("with weight %d of %s instead of %d, %s would score more", f.To, f.Policy, f.From, f.Node)
-}
-
 // MarshalJSON implements json.Marshaler: the fields, and text, which is String.
 func (r Remedy) MarshalJSON() ([]byte, error) {
 	type fields Remedy
@@ -161,13 +156,4 @@ func (r Remedy) MarshalJSON() ([]byte, error) {
 		fields
 		Text string `json:"text"`
 	}{fields(r), r.String()})
-}
-
-// MarshalJSON implements json.Marshaler: the fields, and text, which is String.
-func (f Flip) MarshalJSON() ([]byte, error) {
-	type fields Flip
-	return json.Marshal(struct {
-		fields
-		Text string `json:"text"`
-	}{fields(f), f.String()})
 }

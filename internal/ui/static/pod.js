@@ -36,7 +36,6 @@ export const explanation = (doc, page) => [
   doc.remedies?.length ? [h('h2', 'It would fit'), h('ul.plain', doc.remedies.map(r => h('li', r.text)))]
     : doc.fits?.fit === 0 && dim(`It would fit: ${doc.change}.`),
   doc.now?.map(p => profileNow(p, doc.now.length > 1 ? `Profile ${p.profile}: ` : '', page)),
-  doc.placed?.map(p => placed(p, doc.placed.length > 1 && `, by profile ${p.profile}`)),
 ]
 
 function profileNow(p, name, page) {
@@ -68,8 +67,6 @@ function opinion(o) {
   if (o.code) return [line(marked('bad', o.code)), remark('', o.want ? `${number(o.have ?? 0)} of ${amount(o.want, o.unit)}` : o.text)]
   return h('span', { title: o.notes?.join('\n') }, o.scored ? [number(o.score), bar(o.score, 100)] : marked('dim', 'passes'))
 }
-
-const placed = (p, by) => [h('h2', 'If it were placed now', by), h('p', 'Then ', p.text), p.flips?.length > 0 && h('ul.plain', p.flips.map(f => h('li', f.text)))]
 
 // scores shows the best nodes of a call that scored, as kube-scheduler got them.
 function scores({ chosen, top, maxTotal, fit }, page) {
