@@ -249,7 +249,7 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 	} else if old.Verb == nil && new.Verb == nil && !old.NeedsFilter() {
 		if filters := new.Filters(); len(filters) > 0 {
 			risks = append(risks, fmt.Sprintf("profile %s: %s can reject nodes, and no policy of the profile did so before: kube-scheduler places pods on such nodes until it %s, which has filterVerb for this profile", new.Path, strings.Join(filters, " and "), restarted))
-		} else if new.Shortlist != nil {
+		} else if new.Listed() > 0 {
 			risks = append(risks, fmt.Sprintf("profile %s: shortlist has no effect until kube-scheduler %s, which has filterVerb for this profile", new.Path, restarted))
 		}
 	}

@@ -195,3 +195,23 @@ func TestRisksOfAPlugin(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// A profile that allocates has a shortlist, unless another one can reject all of its nodes.
+func TestDefaultShortlist(t *testing.T) {
+	const gpus, images = "- {path: /gpu, policies: [{type: GPUMemory}]}\n", "- {path: /images, policies: [{type: ImageLocality}]}\n"
+	for profiles, want := range map[string]int{
+		gpus: config.DefaultShortlist, gpus + images: config.DefaultShortlist, images: 0,
+		gpus + "- policies: [{type: PodLimit, config: {max: 1, selector: {}}}]\n": 0,
+		"- policies: [{type: GPUMemory, weight: 0}]\n":                            0,
+		"- {shortlist: 0, policies: [{type: GPUMemory}]}\n":                       0,
+		"- {shortlist: 3, policies: [{type: ImageLocality}]}\n":                   3,
+	} {
+		c, err := config.Parse("f", []byte(plain+"profiles:\n"+profiles), realTypes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Profiles[0].Listed(); got != want {
+			t.Errorf("%s: %d, want %d", profiles, got, want)
+		}
+	}
+}

@@ -191,11 +191,24 @@ type Profile struct {
 	ManagedResources []ManagedResource `json:"managedResources"`
 	// SchedulerNames are the schedulers whose pods bind accepts. Default: any.
 	SchedulerNames []string `json:"schedulerNames" items:"must not be empty"`
-	// Shortlist makes filter return only this many nodes, those with the best scores, 1..1000.
-	// Without it (the default), filter returns all that fit.
-	Shortlist *int `json:"shortlist" limits:"1..1000"`
+	// Shortlist makes filter return only this many nodes, those with the best scores; 0 returns all
+	// that fit. 0..1000. Default 8 if a policy of the profile allocates and scores, and no other
+	// profile can reject nodes; otherwise 0.
+	Shortlist *int `json:"shortlist" limits:"0..1000"`
 	// Policies are evaluated in this order. 1..100.
 	Policies []Policy `json:"policies" required:"must have at least one policy"`
+}
+
+// DefaultShortlist is the shortlist of a profile that allocates: its scores matter more than those
+// of kube-scheduler's plugins. For other profiles, a shortlist would make a filter of a preference.
+const DefaultShortlist = 8
+
+// Listed returns how many nodes filter returns at most; 0: all that fit.
+func (p *Profile) Listed() int {
+	if p.Shortlist == nil {
+		return 0
+	}
+	return *p.Shortlist
 }
 
 // SetDefaults fills in the defaults.
@@ -337,7 +350,7 @@ func (p *Profile) ExtenderWeight() (sum int64) {
 // rejects nodes, if pods are to stay pending while Outboard does not respond, or if there is
 // nothing else to call.
 func (p *Profile) NeedsFilter() bool {
-	return len(p.ManagedResources) > 0 || p.Allocator() != "" || p.Shortlist != nil || p.ExtenderWeight() == 0 || len(p.Filters()) > 0
+	return len(p.ManagedResources) > 0 || p.Allocator() != "" || p.Listed() > 0 || p.ExtenderWeight() == 0 || len(p.Filters()) > 0
 }
 
 // SetDefaults fills in the defaults that do not depend on other fields.

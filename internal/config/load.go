@@ -81,6 +81,7 @@ func assemble(file string, root strictyaml.Value, types Types, decode func(*docu
 		}
 	}
 	l.report(c.completeManagedResources())
+	c.completeShortlists()
 	l.report(c.validateUse())
 	if err := l.err(); err != nil {
 		return nil, err

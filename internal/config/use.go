@@ -58,6 +58,22 @@ func (c *Config) completeManagedResources() field.ErrorList {
 	return errs
 }
 
+// completeShortlists sets the default of Shortlist. With it, another profile that rejects nodes may
+// reject all of the list, and the pod would never get to the others.
+func (c *Config) completeShortlists() {
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		other := func(o Profile) bool { return o.Path != p.Path && len(o.Filters()) > 0 }
+		packs := func(q Policy) bool {
+			_, allocates := q.Policy.(policy.Reserver)
+			return allocates && q.Weight > 0 && !q.Inputs().FilterOnly
+		}
+		if p.Shortlist == nil && p.Verb == nil && slices.ContainsFunc(p.Policies, packs) && !slices.ContainsFunc(c.Profiles, other) {
+			p.Shortlist = new(DefaultShortlist)
+		}
+	}
+}
+
 // allocatesUnnamed reports whether the policy allocates, and pods request that without a resource.
 func (p *Policy) allocatesUnnamed() bool {
 	_, allocates := p.Policy.(policy.Reserver)

@@ -205,7 +205,7 @@ func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 		return append(errs, field.TooMany(at.Child("policies"), n, maxPolicies))
 	}
 	scored := slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Weight != 0 })
-	if !scored && p.Shortlist != nil {
+	if !scored && p.Listed() > 0 {
 		errs = append(errs, field.Invalid(at.Child("shortlist"), *p.Shortlist, "needs a policy with a weight: without scores no node is better than another"))
 	}
 	if !scored && p.OnlyVerb() == decision.Prioritize {
@@ -220,7 +220,7 @@ func (p *Profile) validateVerb(at *field.Path, noCluster bool) field.ErrorList {
 	if p.Path == "/" {
 		errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must not be / with verb: kube-scheduler never calls /"))
 	}
-	if p.Shortlist != nil && p.OnlyVerb() != decision.Filter {
+	if p.Listed() > 0 && p.OnlyVerb() != decision.Filter {
 		errs = append(errs, field.Invalid(at.Child("shortlist"), *p.Shortlist, "is for filter, but verb is "+string(*p.Verb)))
 	}
 	if len(p.SchedulerNames) > 0 && p.OnlyVerb() != decision.Bind {

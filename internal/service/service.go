@@ -237,11 +237,7 @@ func EngineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, 
 	for _, m := range profile.Policies {
 		members = append(members, engine.WeightedPolicy{Name: m.Name, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
 	}
-	options := engine.Options{Policies: members, Clock: clock}
-	if profile.Shortlist != nil {
-		options.Shortlist = *profile.Shortlist
-	}
-	e, err := engine.New(options)
+	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Listed(), Clock: clock})
 	if err != nil {
 		return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
 	}

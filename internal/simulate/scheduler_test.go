@@ -19,6 +19,7 @@ import (
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/callmetrics"
 	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/policies/gpumemory"
@@ -322,5 +323,47 @@ func TestIgnoredResources(t *testing.T) {
 	r = w.Begin(1)
 	if r.filter(pod, r.needs(pod)); len(r.found) != 1 {
 		t.Error("an ignored resource counts")
+	}
+}
+
+// unused lets the nodes without pods pass.
+type unused struct{}
+
+func (unused) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return unused{}, nil
+}
+
+func (unused) Filter(n *snapshot.Node) policy.Verdict {
+	if len(n.Pods) > 0 {
+		return policy.Verdict{Reason: &policy.Reason{Code: "Used", Text: "the node has pods"}}
+	}
+	return policy.Verdict{}
+}
+
+// An extender after one with a shortlist may reject all of the list, in each attempt: this is why a
+// profile has none by default if another profile can reject nodes.
+func TestShortlistBeforeAnotherFilter(t *testing.T) {
+	for shortlist, want := range map[int]int{8: 0, 0: 1} {
+		w := world(t, machines(9, 1), policy.BinPack)
+		for i := range 8 { // so these nodes are the best ones
+			running := job(fmt.Sprintf("r%d", i), 1, 0).Pod
+			running.Spec.NodeName = fmt.Sprintf("n%02d", i)
+			w.Running = append(w.Running, running)
+		}
+		second, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Unused", Policy: unused{}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Extenders = []Extender{{Engine: gpuEngine(t, policy.BinPack, shortlist), Weight: 1}, {Engine: second}}
+		r, pod := w.begin(1), job("p", 1, 0).Pod
+		r.filter(pod, r.needs(pod))
+		for i := range w.Extenders {
+			if err := r.callFilter(t.Context(), &w.Extenders[i], pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(r.found) != want {
+			t.Errorf("shortlist %d: the pod fits on %d nodes, want %d", shortlist, len(r.found), want)
+		}
 	}
 }

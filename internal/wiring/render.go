@@ -69,8 +69,8 @@ func (w *Wiring) YAML() []byte {
 	p.comment("", "The configuration of kube-scheduler, for its flag --config. It is a file and not an API object: kubectl cannot apply it. kube-scheduler reads it when it starts.")
 	p.line("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
 	w.process(&p)
-	if w.anyStrictFilter() {
-		p.comment("", "kube-scheduler calls for all nodes that fit. By default it calls for a sample of 5 to 50 percent of them in clusters of more than 100 nodes, and a pod stays pending until its next attempt if Outboard rejects the whole sample. Remove this line if placing many pods per second in a large cluster is more important.")
+	if allocates := func(e entry) bool { return e.profile.Allocator() != "" && e.FilterVerb != "" }; w.options.second() && slices.ContainsFunc(w.entries, allocates) {
+		p.comment("", "kube-scheduler calls for all nodes that fit, so that Outboard finds a place if there is one. By default it calls for a sample of 5 to 50 percent of them in clusters of more than 100 nodes.")
 		p.line("percentageOfNodesToScore: 100")
 	}
 	if len(w.schedulers) > 0 {
@@ -95,15 +95,6 @@ func (w *Wiring) YAML() []byte {
 		e.write(&p)
 	}
 	return p.Bytes()
-}
-
-func (w *Wiring) anyStrictFilter() bool {
-	for _, e := range w.entries {
-		if e.strict && e.FilterVerb != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // process writes the client connection and the leader election of kube-scheduler in the topology.

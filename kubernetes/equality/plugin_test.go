@@ -197,7 +197,7 @@ func (p *inProcess) awaitView(t fataler, profile *config.Profile) {
 func (p *inProcess) await(t fataler, lacksOf func(*snapshot.View) string) {
 	t.Helper()
 	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe", UID: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuMemory: resource.MustParse("0")}}, // which makes it any profile's
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuMemory: resource.MustParse("0"), fpga: resource.MustParse("0")}}, // which make it any profile's
 	}}}}
 	var seen *snapshot.View
 	lacks := "anything"

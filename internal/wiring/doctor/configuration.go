@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"outboard.dev/outboard/internal/wiring"
@@ -12,7 +11,6 @@ const (
 	apiVersion    = "kubescheduler.config.k8s.io/v1"
 	ofScheduler   = "KubeSchedulerConfiguration"
 	rejected      = "kube-scheduler does not start"
-	defaultNodes  = 100 // kube-scheduler evaluates all nodes, if they are not more
 	ownScheduler  = "default-scheduler"
 	extendersPath = "extenders"
 	configMap     = "ConfigMap"
@@ -24,28 +22,9 @@ func (c *checker) configuration() {
 	c.lease()
 	c.plugged = c.plugin()
 	if len(c.doc.config.Extenders) > 0 {
-		c.sampling()
 	} else if c.doc.root.At(extendersPath).IsZero() && !c.plugged && !c.anyRefused() {
 		c.at(Error, "NoExtenders", "", "there are no extenders", "kube-scheduler calls no extender", "outboard setup scheduler prints them")
 	}
-}
-
-// sampling checks whether kube-scheduler may call for a sample of the nodes, all of which the
-// extender rejects.
-func (c *checker) sampling() {
-	strict := -1
-	for i, e := range c.doc.config.Extenders {
-		if e.FilterVerb != "" && !e.Ignorable {
-			strict = i
-		}
-	}
-	all := c.doc.config.PercentageOfNodesToScore
-	if strict < 0 || all != nil && *all == 100 || c.Cluster != nil && c.listed("nodes") && len(c.Cluster.Nodes) <= defaultNodes {
-		return
-	}
-	c.at(Warning, "AdaptiveSampling", "percentageOfNodesToScore", fmt.Sprintf("in clusters of more than %d nodes, kube-scheduler calls extenders[%d], which is not ignorable, for a sample of the nodes that fit", defaultNodes, strict),
-		"if the extender rejects the whole sample, the pod stays pending until its next attempt although other nodes fit",
-		"set percentageOfNodesToScore: 100; or leave it, if placing many pods per second is worth more, as with a shortlist: the next attempt evaluates other nodes")
 }
 
 // lease checks whether a second scheduler uses the lease of the cluster's own, or places the same

@@ -204,12 +204,12 @@ func (c *checker) withoutEffect(u *usedProfile, a *config.PluginArguments) {
 			c.at(Warning, "NoEffectInPlugin", u.path+"."+field, message, why, fix)
 		}
 	}
-	if u.Shortlist != nil {
-		fix := fmt.Sprintf("remove shortlist, and set candidates: %d in the arguments of the plugin, with Outboard first in plugins.postFilter.enabled", min(*u.Shortlist, 99))
+	if n := u.Listed(); n > 0 && n != config.DefaultShortlist {
+		fix := fmt.Sprintf("remove shortlist, and set candidates: %d in the arguments of the plugin, with Outboard first in plugins.postFilter.enabled", min(n, 99))
 		if a.Candidates > 0 {
 			fix = "remove shortlist: candidates does the same"
 		}
-		about("shortlist", fmt.Sprintf("shortlist is %d, and has no effect in the plugin", *u.Shortlist),
+		about("shortlist", fmt.Sprintf("shortlist is %d, and has no effect in the plugin", n),
 			"kube-scheduler adds up the scores of all plugins on all nodes that it evaluates, so that another node than the best of the policies may win", fix)
 	}
 	own := ownScheduler

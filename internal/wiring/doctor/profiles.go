@@ -266,7 +266,7 @@ func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extende
 		if allocates == "" && len(filters) == 0 {
 			severity, message, why = Warning, "the profile "+p.Path+" has a shortlist", "kube-scheduler scores and selects among all nodes that fit, and not among the best by the policies"
 		}
-		if severity == Error || p.Shortlist != nil {
+		if severity == Error || p.Listed() > 0 {
 			e.report(severity, "VerbNotCalled", "filterVerb", "filterVerb is not set, and "+message, why, "set filterVerb: filter")
 		}
 	}
