@@ -123,7 +123,7 @@ func check(file string, stdin io.Reader, types config.Types) (name string, c *co
 		return name, nil, err
 	}
 	for i := range c.Profiles {
-		if _, err := service.EngineOf(&c.Profiles[i], nil); err != nil {
+		if _, err := service.EngineOf(c, &c.Profiles[i], nil); err != nil {
 			return name, nil, config.Errors{{File: name, Rule: err.Error()}}
 		}
 	}

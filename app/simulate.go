@@ -273,7 +273,7 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 				w.Allocators = append(w.Allocators, allocator)
 			}
 		}
-		if x.Engine, err = service.EngineOf(p, nil); err != nil {
+		if x.Engine, err = service.EngineOf(c, p, nil); err != nil {
 			return nil, err
 		}
 		if len(p.ManagedResources) > 0 || p.Allocator() != "" {

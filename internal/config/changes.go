@@ -78,7 +78,7 @@ func ReadAtStart() []string {
 	return names
 }
 
-// listed returns the changes of signals and profiles.
+// listed returns the changes of bypass, signals and profiles.
 func listed(old, new *Config) []Change {
 	names := func(c *Config) (names []string) {
 		for _, s := range c.Signals {
@@ -86,9 +86,10 @@ func listed(old, new *Config) []Change {
 		}
 		return names
 	}
-	changes := listChanges("signals", names(old), names(new), func(path string, i, j int) []Change {
+	changes := differ("bypass", old.Bypass, new.Bypass)
+	changes = append(changes, listChanges("signals", names(old), names(new), func(path string, i, j int) []Change {
 		return strictyaml.Diff(path, old.Signals[i].written, new.Signals[j].written)
-	})
+	})...)
 	return append(changes, listChanges("profiles", paths(old), paths(new), func(path string, i, j int) []Change {
 		return profileChanges(path, &old.Profiles[i], &new.Profiles[j])
 	})...)

@@ -31,6 +31,8 @@ const (
 // once loaded.
 type Config struct {
 	Process
+	// Bypass says that no policy is asked, except for allocations.
+	Bypass bool
 	// Signals are the signals that policies read.
 	Signals []Signal
 	// Profiles are the sets of policies, each at its own URLs. At least one.
@@ -72,6 +74,10 @@ type Process struct {
 // document is a Config in the form of a file.
 type document struct {
 	*Process
+	// Bypass takes the policies out at once, in an emergency: filter passes all nodes, prioritize
+	// has no scores, and preempt changes nothing. Bind still allocates, and binds no pod whose
+	// allocation is not free on the node. Default false.
+	Bypass bool `json:"bypass"`
 	// Signals are numbers from external sources that policies read.
 	Signals []strictyaml.Value `json:"signals"`
 	// Profiles are the sets of policies, each at its own URLs. At least one.
@@ -415,7 +421,7 @@ func Default() *Config {
 func (c *Config) YAML() ([]byte, error) { return strictyaml.Marshal(c.document()) }
 
 func (c *Config) document() document {
-	d := document{Process: &c.Process, Profiles: c.Profiles}
+	d := document{Process: &c.Process, Bypass: c.Bypass, Profiles: c.Profiles}
 	for i := range c.Signals {
 		d.Signals = append(d.Signals, c.Signals[i].written)
 	}
@@ -428,9 +434,10 @@ func (c *Config) document() document {
 func (c *Config) Digest() (string, error) {
 	d := c.document()
 	text, err := strictyaml.Marshal(struct {
+		Bypass   bool               `json:"bypass"`
 		Signals  []strictyaml.Value `json:"signals"`
 		Profiles []Profile          `json:"profiles"`
-	}{d.Signals, d.Profiles})
+	}{d.Bypass, d.Signals, d.Profiles})
 	if err != nil {
 		return "", err
 	}

@@ -60,7 +60,7 @@ func assemble(file string, root strictyaml.Value, types Types, decode func(*docu
 	d := document{Process: &c.Process}
 	l := loader{root: root, directory: filepath.Dir(absolute), types: types}
 	l.undecoded = decode(&d)
-	c.Profiles = d.Profiles
+	c.Bypass, c.Profiles = d.Bypass, d.Profiles
 	header := c.validateHeader()
 	if slices.ContainsFunc(header, func(e *field.Error) bool { return e.Type == field.ErrorTypeNotSupported }) {
 		// The file is of another kind; further errors would only distract.

@@ -38,6 +38,8 @@ type Record struct {
 	// Unmanaged is true if the pod requests none of the profile's managedResources, so that no
 	// policy evaluated it: all nodes fit, and all scores are equal.
 	Unmanaged bool `json:"unmanaged,omitempty"`
+	// Bypassed is true if no policy evaluated the pod, because the configuration has bypass: true.
+	Bypassed bool `json:"bypassed,omitempty"`
 
 	// UnknownClaims are the ResourceClaims of the pod that Outboard's watch had not shown, so that
 	// no score counts them.

@@ -24,6 +24,9 @@ func (r *Record) Text(w io.Writer) error {
 	if r.Unmanaged {
 		b.WriteString("  the pod requests none of the profile's managedResources, so no policy evaluated it\n")
 	}
+	if r.Bypassed {
+		b.WriteString("  bypass is true, so no policy evaluated the pod\n")
+	}
 	if unknown := r.unknownClaims(); unknown != "" {
 		fmt.Fprintf(&b, "  %s\n", unknown)
 	}
@@ -31,7 +34,7 @@ func (r *Record) Text(w io.Writer) error {
 		switch {
 		case p.IgnoredError != "":
 			fmt.Fprintf(&b, "  %s failed and was ignored: %s\n", p.Name, Plain(strings.TrimPrefix(p.IgnoredError, "policy "+p.Name+": ")))
-		case p.Skipped:
+		case p.Skipped && !r.Bypassed:
 			fmt.Fprintf(&b, "  %s does not apply to this pod\n", p.Name)
 		}
 	}
@@ -161,6 +164,9 @@ func (r *Record) MarshalJSON() ([]byte, error) {
 	}{(*fields)(r), r.outcome(), r.why()}
 	if r.Unmanaged {
 		says.Outcome = "not managed: all nodes fit"
+	}
+	if r.Bypassed {
+		says.Outcome = "bypass: " + says.Outcome
 	}
 	for i := range says.Why {
 		if i < len(r.Rejections) && r.Error == "" && len(r.Rejections[i].Nearest) > 0 && r.Rejections[i].Unit != "" {

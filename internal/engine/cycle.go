@@ -192,6 +192,12 @@ type scratch struct {
 
 // prepare calls Prepare of every policy. Outboard itself, the first member, comes before them.
 func (c *Cycle) prepare(ctx context.Context) error {
+	if c.engine.bypass {
+		for i := range c.policies {
+			c.policies[i].skipped = true
+		}
+		return context.Cause(ctx)
+	}
 	if size := snapshot.PodSize(c.pod); size > snapshot.MaxPod && c.pod.Spec.NodeName == "" {
 		limit := always{Reason: PodTooLarge, Unresolvable: true, Have: snapshot.MaxPod, Want: size}
 		c.policies[itself].filter = limit

@@ -54,6 +54,9 @@ type Options struct {
 	// Shortlist limits the nodes that Filter keeps to the best ones, at most this many; 0 keeps all
 	// that fit.
 	Shortlist int
+	// Bypass lets all nodes pass, with equal scores, and evicts what kube-scheduler proposes: no
+	// policy is asked, except for the allocations of a pod that is bound.
+	Bypass bool
 	// Clock measures the time of policies for Record.Policies; nil measures nothing. Decisions do
 	// not depend on it.
 	Clock func() time.Time
@@ -64,6 +67,7 @@ type Options struct {
 type Engine struct {
 	members   []WeightedPolicy
 	shortlist int
+	bypass    bool
 	clock     func() time.Time
 	maxTotal  int64
 	reserves  bool // a policy allocates something
@@ -86,7 +90,10 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		members:   append([]WeightedPolicy{itself: {Name: "Outboard"}}, o.Policies...),
-		shortlist: o.Shortlist, clock: o.Clock,
+		shortlist: o.Shortlist, bypass: o.Bypass, clock: o.Clock,
+	}
+	if o.Bypass {
+		e.shortlist = 0
 	}
 	names := map[string]bool{}
 	for _, m := range o.Policies {
@@ -102,7 +109,7 @@ func New(o Options) (*Engine, error) {
 		_, reserves := m.Policy.(policy.Reserver)
 		e.maxTotal, e.reserves = e.maxTotal+m.Weight*policy.MaxScore, e.reserves || reserves
 		if reader, ok := m.Policy.(policy.InputReader); ok {
-			e.readsDevices = e.readsDevices || reader.Inputs().Devices
+			e.readsDevices = e.readsDevices || !o.Bypass && reader.Inputs().Devices
 		}
 	}
 	return e, nil
@@ -112,8 +119,14 @@ func New(o Options) (*Engine, error) {
 // [policy.Inputs].
 func (e *Engine) ReadsDevices() bool { return e.readsDevices }
 
-// Policies returns a copy of the policies, for an Engine that differs in some of them.
-func (e *Engine) Policies() []WeightedPolicy { return slices.Clone(e.members[1:]) }
+// Policies returns a copy of the policies, for an Engine that differs in some of them; none with
+// Bypass.
+func (e *Engine) Policies() []WeightedPolicy {
+	if e.bypass {
+		return nil
+	}
+	return slices.Clone(e.members[1:])
+}
 
 // Precompute calls every [policy.Precomputer] of the profile. It changes no decision. The error
 // joins a *PolicyError for each policy that panics.

@@ -10,7 +10,7 @@ import (
 )
 
 func (c *Cycle) newRecord(nodes int) *decision.Record {
-	r := &decision.Record{Pod: decision.PodOf(c.pod), Generation: c.view.Generation(), Nodes: nodes}
+	r := &decision.Record{Pod: decision.PodOf(c.pod), Generation: c.view.Generation(), Nodes: nodes, Bypassed: c.engine.bypass}
 	if c.engine.readsDevices {
 		r.UnknownClaims = c.view.UnknownClaims(c.pod)
 	}

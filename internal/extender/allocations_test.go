@@ -207,3 +207,28 @@ func TestRetryIsNotBoundToAnUnhealthyGPU(t *testing.T) {
 		t.Errorf("the ledger holds %+v", held)
 	}
 }
+
+// With bypass, no node is rejected or preferred, and bind still allocates: no GPU is allocated twice.
+func TestBypass(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n1", 1), gpuNode("n2", 1)}
+	b := newLedgerStore()
+	cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p"), largeGPUPod("q")}}
+	s := serveGPUMemory(t, cluster, b, func(e *engine.Options, _ *extender.Options) { e.Bypass, e.Shortlist = true, 1 })
+	if got := bindTo(t, s, "p", "n1"); got != "" {
+		t.Fatal(got)
+	}
+	cluster.view = b.view(nodes, "")
+	request := encode(t, extenderv1.ExtenderArgs{Pod: largeGPUPod("q"), NodeNames: names("n1", "n2")})
+	if got := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", request)); !slices.Equal(*got.NodeNames, *names("n1", "n2")) {
+		t.Errorf("filter returns %v", *got.NodeNames)
+	}
+	if got := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", request)); len(got) > 0 {
+		t.Errorf("prioritize returns %v", got)
+	}
+	if got := bindTo(t, s, "q", "n1"); !strings.Contains(got, "Insufficient GPU Memory") || len(b.holders("q")) > 0 {
+		t.Errorf("bind to the full node: %q, with allocations on %v", got, b.holders("q"))
+	}
+	if got := bindTo(t, s, "q", "n2"); got != "" || !slices.Equal(b.holders("q"), []string{"n2"}) {
+		t.Errorf("bind to the other node: %q, with allocations on %v", got, b.holders("q"))
+	}
+}

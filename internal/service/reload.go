@@ -34,6 +34,7 @@ type reloads struct {
 	successful prometheus.Gauge
 	succeeded  prometheus.Gauge
 	restart    prometheus.Gauge
+	bypass     prometheus.Gauge
 	info       *prometheus.GaugeVec  // by digest
 	failure    atomic.Pointer[error] // of the last one; nil if it succeeded
 }
@@ -56,6 +57,10 @@ func newReloads(registry *prometheus.Registry) *reloads {
 			Name: "outboard_config_restart_required",
 			Help: "1 if a change of the configuration file has no effect until a restart.",
 		}),
+		bypass: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_bypass",
+			Help: "1 if no policy is asked, because the configuration has bypass: true, otherwise 0.",
+		}),
 		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outboard_config_info",
 			Help: "1, with a digest of the active signals and profiles as label.",
@@ -64,7 +69,7 @@ func newReloads(registry *prometheus.Registry) *reloads {
 	for _, outcome := range []string{reloadSuccess, reloadError} {
 		r.total.WithLabelValues(outcome)
 	}
-	registry.MustRegister(r.total, r.successful, r.succeeded, r.restart, r.info)
+	registry.MustRegister(r.total, r.successful, r.succeeded, r.restart, r.bypass, r.info)
 	return r
 }
 
@@ -78,6 +83,10 @@ func (r *reloads) loaded(c *config.Config, restart bool) {
 	r.restart.Set(0)
 	if restart {
 		r.restart.Set(1)
+	}
+	r.bypass.Set(0)
+	if c.Bypass {
+		r.bypass.Set(1)
 	}
 	r.failure.Store(nil)
 	r.successful.Set(1)

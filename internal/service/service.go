@@ -220,7 +220,7 @@ func (s *Service) activate(p *Profiles) {
 func (s *Service) provision(c *config.Config) (*Profiles, error) {
 	p := &Profiles{Config: c, requirements: requirementsOf(c), Engines: map[string]*engine.Engine{}}
 	for i := range c.Profiles {
-		e, err := EngineOf(&c.Profiles[i], time.Now)
+		e, err := EngineOf(c, &c.Profiles[i], time.Now)
 		if err != nil {
 			return nil, err
 		}
@@ -231,13 +231,13 @@ func (s *Service) provision(c *config.Config) (*Profiles, error) {
 	return p, err
 }
 
-// EngineOf returns the engine of a profile. clock may be nil.
-func EngineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, error) {
+// EngineOf returns the engine of a profile of the configuration. clock may be nil.
+func EngineOf(c *config.Config, profile *config.Profile, clock func() time.Time) (*engine.Engine, error) {
 	members := make([]engine.WeightedPolicy, 0, len(profile.Policies))
 	for _, m := range profile.Policies {
 		members = append(members, engine.WeightedPolicy{Name: m.Name, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
 	}
-	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Listed(), Clock: clock})
+	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Listed(), Bypass: c.Bypass, Clock: clock})
 	if err != nil {
 		return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
 	}
@@ -247,6 +247,9 @@ func EngineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, 
 // Warnings returns lines about problems that do not make calls fail.
 func (s *Service) Warnings() []string {
 	lines := append(s.reloads.warnings(), s.signals.Warnings()...)
+	if s.current.Load().Config.Bypass {
+		lines = append(lines, "bypass is true: no policy is asked, except for allocations")
+	}
 	if s.Cluster != nil {
 		lines = append(lines, s.Cluster.Warnings()...)
 	}

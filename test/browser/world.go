@@ -81,7 +81,7 @@ profiles:
 		config: c, ledgers: map[snapshot.LedgerKey]snapshot.Ledger{}, pods: map[string]*corev1.Pod{}, rejected: map[types.UID]requeue.Status{},
 		log: decision.NewLog(0), registry: prometheus.NewRegistry(), loads: map[string]snapshot.Value{}, now: noon.Add(-12 * time.Hour), random: rand.New(rand.NewPCG(1, 2)),
 	}
-	w.engine, err = service.EngineOf(&c.Profiles[0], nil)
+	w.engine, err = service.EngineOf(c, &c.Profiles[0], nil)
 	must(err)
 	w.calls = callmetrics.New(w.registry)
 	digest, err := c.Digest()

@@ -114,6 +114,18 @@ func TestReload(t *testing.T) {
 		return th.Metric(o, `outboard_config_reloads_total{outcome="success"} `) == "1"
 	})
 	th.WillBeBound(second.Pod)
+	third := th.Placed(web("web-3"))
+	if third.Waiting == "" {
+		t.Fatal("web-3 is placed beyond the limit")
+	}
+	write(append(bytes.Replace(text, []byte("max: 1"), []byte("max: 2"), 1), "bypass: true\n"...))
+	th.WillBeBound(third.Pod) // at once: it is requeued
+	if got := th.Metric(o, "outboard_bypass "); got != "1" {
+		t.Errorf("outboard_bypass is %q", got)
+	}
+	if ready := th.Get(o.Admin + "/readyz"); !strings.Contains(ready, "[!] bypass is true") {
+		t.Errorf("/readyz says %s", ready)
+	}
 }
 
 // A reload starts what the first policy with allocations needs, once the CRD is installed.
