@@ -12,7 +12,7 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/explain"
-	"outboard.dev/outboard/internal/poll"
+	"outboard.dev/outboard/internal/signals/poll"
 	"outboard.dev/outboard/snapshot"
 )
 

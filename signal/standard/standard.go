@@ -3,11 +3,11 @@
 package standard
 
 import (
-	"outboard.dev/outboard/internal/source/file"
-	"outboard.dev/outboard/internal/source/httpdoc"
-	"outboard.dev/outboard/internal/source/metricsapi"
-	"outboard.dev/outboard/internal/source/prometheus"
-	"outboard.dev/outboard/internal/source/remote"
+	"outboard.dev/outboard/internal/signals/source/file"
+	"outboard.dev/outboard/internal/signals/source/httpdoc"
+	"outboard.dev/outboard/internal/signals/source/metricsapi"
+	"outboard.dev/outboard/internal/signals/source/prometheus"
+	"outboard.dev/outboard/internal/signals/source/remote"
 	"outboard.dev/outboard/signal"
 )
 

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
-	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/internal/ledger/audit"
-	"outboard.dev/outboard/internal/source/metricsapi"
-	"outboard.dev/outboard/internal/source/prometheus"
+	"outboard.dev/outboard/internal/signals/format"
+	"outboard.dev/outboard/internal/signals/source/metricsapi"
+	"outboard.dev/outboard/internal/signals/source/prometheus"
 	"outboard.dev/outboard/policies/cost"
 	"outboard.dev/outboard/policies/devices"
 	"outboard.dev/outboard/policies/gpumemory"
@@ -140,11 +140,11 @@ func parsers(t *testing.T) []parser {
 			}
 		}, expansion},
 	}
-	decoder, err := content.New(content.Document{About: new(policy.AboutKeys)})
+	decoder, err := format.New(format.Document{About: new(policy.AboutKeys)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = append(all, parser{"content.Decode", document / 4, 1024, func(text string) {
+	all = append(all, parser{"format.Decode", document / 4, 1024, func(text string) {
 		_, _ = decoder.Decode(strings.NewReader(text), limits)
 	}, expansion})
 	return append(append(append(all, responses(t)...), annotations(t)...), audits())

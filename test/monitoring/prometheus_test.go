@@ -1,6 +1,6 @@
-// Package monitoring holds the tests that need a real Prometheus server: of internal/source/prometheus, and of the alerts and the dashboard of the
+// Package monitoring holds the tests that need a real Prometheus server: of internal/signals/source/prometheus, and of the alerts and the dashboard of the
 // chart. They are in a package of their own because the code that starts the server imports most of client-go, and fuzzing
-// internal/source/prometheus would compile it again.
+// internal/signals/source/prometheus would compile it again.
 package monitoring
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/goleak"
 
-	"outboard.dev/outboard/internal/source/prometheus"
+	"outboard.dev/outboard/internal/signals/source/prometheus"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/test/controlplane"
 )

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/certs"
-	"outboard.dev/outboard/internal/source/metricsapi"
+	"outboard.dev/outboard/internal/signals/source/metricsapi"
 	"outboard.dev/outboard/signal"
 )
 

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"outboard.dev/outboard/internal/source/remote"
+	"outboard.dev/outboard/internal/signals/source/remote"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/test/controlplane"
 )
