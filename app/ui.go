@@ -208,7 +208,7 @@ func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			decisions = explain.DefaultDecisions
 		}
 		doc := replicas.Explanation(good, decisions)
-		respond.JSON(w, r, doc, doc.Unstamped())
+		respond.JSON(w, r, doc, nil)
 	default:
 		m.forward(w, r, &all[0])
 	}

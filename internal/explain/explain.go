@@ -258,19 +258,8 @@ func Handler(s Source) http.Handler {
 			doc.Signals = s.Signals()
 		}
 		doc.Verdict = doc.verdict(question{profile: profile}.by())
-		respond.JSON(w, r, doc, doc.Unstamped())
+		respond.JSON(w, r, doc, nil)
 	})
-}
-
-// Unstamped returns a copy without what changes although nothing else does: the Views in which
-// remedies were evaluated.
-func (d *Document) Unstamped() Document {
-	u := *d
-	u.Remedies = slices.Clone(d.Remedies)
-	for i := range u.Remedies {
-		u.Remedies[i].View = 0
-	}
-	return u
 }
 
 // scheduled sets what the pod itself says about how it was scheduled.

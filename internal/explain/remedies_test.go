@@ -35,11 +35,11 @@ func TestWhatWouldMakeItFit(t *testing.T) {
 	if want := "\n  It would fit\n      on 10 nodes if its nodeSelector did not require pool=none\n"; !strings.HasSuffix(text, want) {
 		t.Errorf("got\n%s\nwant at its end\n%s", text, want)
 	}
-	if found := doc.Remedies; len(found) != 1 || found[0].Kind != remedy.Nodes || found[0].Nodes != 10 || !found[0].Smallest || found[0].View != view.Generation() {
+	if found := doc.Remedies; len(found) != 1 || found[0].Kind != remedy.Nodes || found[0].Nodes != 10 {
 		t.Errorf("got %+v", found)
 	}
 	encoded, err := json.Marshal(doc.Remedies)
-	if want := `[{"kind":"Nodes","node":"node-10","nodes":10,"change":{"type":"DropSelector","of":"pool=none"},"smallest":true,"view":1,"text":"on 10 nodes if its nodeSelector did not require pool=none"}]`; err != nil || string(encoded) != want {
+	if want := `[{"kind":"Nodes","node":"node-10","nodes":10,"change":{"type":"DropSelector","of":"pool=none"},"text":"on 10 nodes if its nodeSelector did not require pool=none"}]`; err != nil || string(encoded) != want {
 		t.Errorf("got %s, %v, want %s", encoded, err, want)
 	}
 	source.Pod = unbound(corev1.PodSpec{NodeSelector: map[string]string{"pool": "none", "disk": "none"}})

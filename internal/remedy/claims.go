@@ -60,7 +60,6 @@ func FindClaims(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, erro
 					return nil, err
 				}
 				if found != nil {
-					found.View = c.View.Generation()
 					all = append(all, *found)
 				}
 			}
@@ -114,7 +113,6 @@ func (s *search) lessOf(a amountOf, nodes []*snapshot.Node) (*Remedy, error) {
 	}
 	slices.SortFunc(amounts, func(a, b resource.Quantity) int { return b.Cmp(a) })
 	amounts = slices.CompactFunc(amounts, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
-	complete := true
 	for _, amount := range amounts {
 		if !s.spend(s.prepare + len(nodes)) {
 			return nil, nil
@@ -128,10 +126,10 @@ func (s *search) lessOf(a amountOf, nodes []*snapshot.Node) (*Remedy, error) {
 			return len(devices) == 0 || int64(len(devices)) < exactly.Count
 		})
 		node, all := s.allocates(less, enough)
-		if complete = complete && all; node != "" {
+		if node != "" {
 			return &Remedy{
 				Kind: Claim, Node: node, Claim: claim.Name, Request: claim.Spec.Devices.Requests[a.request].Name, Capacity: string(a.capacity),
-				From: &from, To: &amount, Smallest: complete,
+				From: &from, To: &amount,
 			}, nil
 		}
 		if !all {

@@ -51,41 +51,39 @@ type alternative struct {
 // for that alone.
 func (s *search) excluded() ([]Remedy, error) {
 	var best *Remedy
-	complete := true
 	for _, a := range s.alternatives() {
-		count, first, enough, err := s.count(a)
+		count, first, err := s.count(a)
 		if err != nil {
 			return nil, err
 		}
-		if complete = complete && enough; count > 0 && (best == nil || count > best.Nodes) {
+		if count > 0 && (best == nil || count > best.Nodes) {
 			best = &Remedy{Kind: Nodes, Node: first, Nodes: count, Change: &a.Change}
 		}
 	}
 	if best == nil {
 		return nil, nil
 	}
-	best.Smallest = complete
 	return []Remedy{*best}, nil
 }
 
-// count returns on how many nodes the pod fits with the change, and the first of them. complete is
-// false if the budget ended before.
-func (s *search) count(a alternative) (count int, first string, complete bool, err error) {
+// count returns on how many nodes the pod fits with the change, and the first of them, until the
+// budget ends.
+func (s *search) count(a alternative) (count int, first string, err error) {
 	t, cost := s.trial, changedCost+s.each
 	if a.change != nil {
 		if cost = s.each; !s.spend(s.prepare) {
-			return 0, "", false, nil
+			return 0, "", nil
 		}
 		pod := s.pod.DeepCopy()
 		a.change(&pod.Spec)
 		if t, err = s.try(s.Engine, pod, s.View); err != nil {
-			return 0, "", false, err
+			return 0, "", err
 		}
 		t.filters = kubescheduler.For(pod, slices.Concat(s.Ignored, a.ignored)...).In(s.View)
 	}
 	for _, n := range a.nodes {
 		if !s.spend(cost) {
-			return count, first, false, nil
+			return count, first, nil
 		}
 		if a.change == nil {
 			n = uncordoned(n)
@@ -95,14 +93,14 @@ func (s *search) count(a alternative) (count int, first string, complete bool, e
 		}
 		fits, err := t.fits(n)
 		if err != nil {
-			return 0, "", false, err
+			return 0, "", err
 		}
 		if fits {
 			first = cmp.Or(first, n.Name)
 			count++
 		}
 	}
-	return count, first, true, nil
+	return count, first, nil
 }
 
 // alternatives returns the changes that are possible.

@@ -3,7 +3,6 @@ package remedy
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,21 +17,15 @@ import (
 type Kind string
 
 const (
-	// Request is less of one resource in the one container that requests it. The smallest change
-	// leaves the largest amount.
+	// Request is less of one resource in the one container that requests it.
 	Request Kind = "Request"
-	// End is the end of pods on one node, other than those of DaemonSets and static pods. The
-	// smallest change ends the fewest pods.
+	// End is the end of pods on one node, other than those of DaemonSets and static pods, or of pods
+	// that hold allocations in one pool of the whole cluster, such as the seats of a license.
 	End Kind = "End"
-	// Seats is the end of pods that hold claims in one pool of the whole cluster, such as the seats
-	// of a floating license. The smallest change ends the fewest pods.
-	Seats Kind = "Seats"
 	// Nodes is one toleration, selector or affinity term of the pod, the end of a cordon, or
-	// resources that kube-scheduler does not count. The smallest change is the one that lets the
-	// pod run on the most nodes.
+	// resources that kube-scheduler does not count: what lets the pod run on the most nodes.
 	Nodes Kind = "Nodes"
-	// Claim is less of one capacity in one request of a ResourceClaim. The smallest change leaves
-	// the largest amount.
+	// Claim is less of one capacity in one request of a ResourceClaim.
 	Claim Kind = "Claim"
 )
 
@@ -45,7 +38,7 @@ type Remedy struct {
 	Nodes int    `json:"nodes,omitempty"`
 
 	// Resource is requested by Container; the pod fits with To of it instead of From, and does not
-	// fit with Next, the next larger amount.
+	// fit with Next, the next larger amount if it was evaluated.
 	Resource  corev1.ResourceName `json:"resource,omitempty"`
 	Container string              `json:"container,omitempty"`
 	From      *resource.Quantity  `json:"from,omitempty"`
@@ -59,18 +52,13 @@ type Remedy struct {
 	Request  string `json:"request,omitempty"`
 	Capacity string `json:"capacity,omitempty"`
 
-	// End are the pods that end, and Pool is the pool in which they hold claims: for End and Seats.
+	// End are the pods that end, and Pool is the pool in which they hold allocations, or "".
 	End        []Holder   `json:"end,omitempty"`
 	Pool       string     `json:"pool,omitempty"`
-	Preemption Preemption `json:"preemption,omitempty"` // for End
+	Preemption Preemption `json:"preemption,omitempty"` // for pods of a node
 
 	// Change is what changes, for Nodes.
 	Change *Change `json:"change,omitempty"`
-
-	// Smallest is true if the search for a smaller change was complete. Otherwise there may be one.
-	Smallest bool `json:"smallest"`
-	// View is the state of the cluster in which the change was evaluated.
-	View uint64 `json:"view"`
 }
 
 // Holder is a pod that ends.
@@ -134,8 +122,8 @@ const (
 	changedCost = 80
 )
 
-// Find returns the smallest change of each kind that makes the pod fit, in the order of the kinds,
-// or nil if it fits already. There may be several of the kind Request, one for each resource, and
+// Find returns a small change of each kind that makes the pod fit, in the order of the kinds, or nil
+// if it fits already. There may be several of the kind Request, one for each resource, and
 // none of any kind. The error is as for [engine.Engine.Filter]; with an error there are no changes.
 func Find(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, error) {
 	s, err := newSearch(ctx, c, pod)
@@ -143,7 +131,7 @@ func Find(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, error) {
 		return nil, err
 	}
 	var all []Remedy
-	for _, find := range []func() ([]Remedy, error){s.requests, s.ends, s.seats, s.excluded} {
+	for _, find := range []func() ([]Remedy, error){s.requests, s.ends, s.excluded} {
 		s.left = c.Budget
 		if c.Budget == 0 {
 			s.left = DefaultBudget
@@ -151,9 +139,6 @@ func Find(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, error) {
 		found, err := find()
 		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
 			return nil, err
-		}
-		for i := range found {
-			found[i].View = c.View.Generation()
 		}
 		all = append(all, found...)
 	}
@@ -252,14 +237,6 @@ func (t *trial) fits(n *snapshot.Node) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// fitsWithout is like fits for the node without these of its pods.
-func (t *trial) fitsWithout(n *snapshot.Node, gone []*corev1.Pod) (bool, error) {
-	if t.filters.LacksWithout(n, gone...) != "" {
-		return false, nil // usually, and it is faster than to make the node
-	}
-	return t.fits(n.Without(func(pod *corev1.Pod) bool { return slices.Contains(gone, pod) }))
 }
 
 // blocked returns why the pod does not fit on the node: with the pods nominated to it or, if it

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/internal/engine"
-	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -160,78 +159,50 @@ func overcommits(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 }
 
-// largest bisects between an amount that fits and one that does not, and then tries the larger
-// amounts, because policies need not accept less of everything that they accept.
+// largest returns the largest amount with which the pod fits, or nil if it found none: it halves the
+// request until the pod fits, and then searches between the last two amounts.
 func (r *request) largest() (*Remedy, error) {
-	fits, node, err := r.someAmount()
-	if err != nil {
-		return nil, err
+	cannot, fits, node, complete := r.from, int64(0), "", true
+	for units := r.from / 2; units > 0 && fits == 0 && complete; units /= 2 {
+		n, all, err := r.fitsWith(units)
+		if err != nil {
+			return nil, err
+		}
+		if complete = all; n != "" {
+			fits, node = units, n
+		} else if all {
+			cannot = units
+		}
 	}
-	cannot := int64(0) // for all that is known, any amount may fit if none of those that were tried does
-	if fits > 0 {
-		cannot = r.from
+	if fits == 0 {
+		return nil, nil
 	}
-	for cannot-fits > 1 {
+	for cannot-fits > 1 && complete {
 		middle := fits + (cannot-fits)/2
-		n, complete, err := r.fitsWith(middle, r.selected)
-		switch {
-		case err != nil:
+		n, all, err := r.fitsWith(middle)
+		if err != nil {
 			return nil, err
-		case n != "":
+		}
+		if complete = all; n != "" {
 			fits, node = middle, n
-		case complete:
+		} else if all {
 			cannot = middle
-		default:
-			return r.remedy(fits, node, 0, false), nil
 		}
 	}
-	return r.above(fits, node, cannot)
+	from := requestOf(r.container, r.name)
+	found := &Remedy{
+		Kind: Request, Node: node, Resource: r.name, Container: r.container.Name, From: &from,
+		To: r.quantity(fits), Unit: UnitOf(r.Engine, r.name),
+	}
+	if complete && cannot < r.from {
+		found.Next = r.quantity(cannot)
+	}
+	return found, nil
 }
 
-// someAmount returns an amount with which the pod fits, or 0: it halves the request until it fits.
-func (r *request) someAmount() (units int64, node string, err error) {
-	for units = r.from / 2; units > 0; units /= 2 {
-		if node, _, err = r.fitsWith(units, r.selected); err != nil || node != "" {
-			return units, node, err
-		}
-	}
-	return 0, "", nil
-}
-
-// above tries the amounts above cannot, the largest one first, if there are not too many. The pod
-// fits with the amount fits, unless it is 0. It leaves out nodes that lack the resource already
-// with the amount cannot.
-func (r *request) above(fits int64, node string, cannot int64) (*Remedy, error) {
-	if !r.spend(r.prepare + r.each*len(r.selected)) {
-		return r.remedy(fits, node, cannot, false), nil
-	}
-	var nodes []*snapshot.Node
-	filters := kubescheduler.For(r.with(max(cannot, 1)), r.Ignored...).In(r.View)
-	for _, n := range r.selected {
-		if filters.Lacks(n) == "" {
-			nodes = append(nodes, n)
-		}
-	}
-	first := r.from - 1
-	if len(nodes) == 0 {
-		first = cannot
-	}
-	if first-cannot > int64(r.left/(r.prepare+r.each*len(nodes))) { // a product could overflow
-		return r.remedy(fits, node, cannot, false), nil
-	}
-	for larger := first; larger > cannot; larger-- {
-		if n, _, err := r.fitsWith(larger, nodes); err != nil {
-			return nil, err
-		} else if n != "" {
-			return r.remedy(larger, n, larger+1, true), nil
-		}
-	}
-	return r.remedy(fits, node, cannot, true), nil
-}
-
-// fitsWith returns the first of the nodes on which the pod fits with this amount, or "". complete
-// is false if the budget ended before.
-func (r *request) fitsWith(units int64, nodes []*snapshot.Node) (first string, complete bool, err error) {
+// fitsWith returns the first node on which the pod fits with this amount, or "". complete is false
+// if the budget ended before.
+func (r *request) fitsWith(units int64) (first string, complete bool, err error) {
 	if !r.spend(r.prepare) {
 		return "", false, nil
 	}
@@ -239,30 +210,11 @@ func (r *request) fitsWith(units int64, nodes []*snapshot.Node) (first string, c
 	if err != nil {
 		return "", false, err
 	}
-	n, complete, err := r.fitsAny(t, nodes)
+	n, complete, err := r.fitsAny(t, r.selected)
 	if err != nil || n == nil {
 		return "", complete, err
 	}
 	return n.Name, true, nil
-}
-
-// remedy returns the remedy with this amount, or nil if it is 0. It does not fit with the amount
-// cannot; 0: unknown.
-func (r *request) remedy(fits int64, node string, cannot int64, smallest bool) *Remedy {
-	if fits == 0 {
-		return nil
-	}
-	from := requestOf(r.container, r.name)
-	found := &Remedy{
-		Kind: Request, Node: node, Resource: r.name, Container: r.container.Name, From: &from, To: r.quantity(fits), Unit: UnitOf(r.Engine, r.name), Smallest: smallest,
-	}
-	switch {
-	case cannot >= r.from:
-		found.Next = &from
-	case cannot > 0:
-		found.Next = r.quantity(cannot)
-	}
-	return found
 }
 
 // UnitOf returns what the amounts of the resource count by a policy that allocates it, such as GiB,

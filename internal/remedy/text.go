@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -23,8 +22,6 @@ func (r *Remedy) String() string {
 		return r.lessOfClaim()
 	case End:
 		return r.end() + r.preemption()
-	case Seats:
-		return r.end()
 	case Nodes:
 		return r.onNodes() + r.change()
 	}
@@ -40,26 +37,14 @@ func (r *Remedy) request() string {
 		return strings.TrimSpace(text + " " + r.Unit)
 	}
 	text := fmt.Sprintf("with %s of %s instead of %s, on %s", amount(r.To), r.Resource, amount(r.From), r.Node)
-	switch {
-	case r.Resource == corev1.ResourceCPU && r.Smallest: // to a thousandth
-	case r.Next != nil && r.Next.Cmp(*r.From) != 0:
-		text += fmt.Sprintf(" (with %s it would not", amount(r.Next))
-		if !r.Smallest {
-			text += ", and not every larger amount was evaluated"
-		}
-		return text + ")"
-	case !r.Smallest:
-		text += " (perhaps also with more)"
+	if r.Next != nil && strings.Contains(string(r.Resource), "/") {
+		text += fmt.Sprintf(" (with %s it would not)", amount(r.Next))
 	}
 	return text
 }
 
 func (r *Remedy) lessOfClaim() string {
-	text := fmt.Sprintf("with %s of %s instead of %s in request %s of claim %s, on %s", r.To, r.Capacity, r.From, r.Request, r.Claim, r.Node)
-	if !r.Smallest {
-		text += " (perhaps also with more)"
-	}
-	return text
+	return fmt.Sprintf("with %s of %s instead of %s in request %s of claim %s, on %s", r.To, r.Capacity, r.From, r.Request, r.Claim, r.Node)
 }
 
 // end names the pods that end, and what they hold.
@@ -80,24 +65,20 @@ func (r *Remedy) end() string {
 		names = append(names, name)
 	}
 	on := ""
-	if r.Kind == End {
+	if r.Pool == "" {
 		on = " on " + r.Node
 	}
 	if len(r.End) == 1 {
 		return fmt.Sprintf("if pod %s%s ended", names[0], on)
 	}
-	text := fmt.Sprintf("if %d pods%s ended: %s", len(r.End), on, strings.Join(names, ", "))
-	if r.Smallest {
-		return text + "; fewer would not do"
-	}
-	return text + "; perhaps fewer would do"
+	return fmt.Sprintf("if %d pods%s ended: %s", len(r.End), on, strings.Join(names, ", "))
 }
 
 func (r *Remedy) preemption() string {
 	switch r.Preemption {
 	case Possible:
 		return "; preemption can evict " + them(len(r.End))
-	case Unnecessary:
+	case Unnecessary, "":
 		return ""
 	case PriorityNotLower:
 		if len(r.End) == 1 {
@@ -125,9 +106,6 @@ func (r *Remedy) onNodes() string {
 	text := fmt.Sprintf("on %d nodes", r.Nodes)
 	if r.Nodes == 1 {
 		text = "on node " + r.Node
-	}
-	if !r.Smallest {
-		text = strings.Replace(text, "on ", "on at least ", 1)
 	}
 	return text
 }

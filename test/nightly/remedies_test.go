@@ -127,7 +127,7 @@ func (s *remedyScene) end(waiting *corev1.Pod, all []remedy.Remedy) {
 	for _, i := range s.r.Perm(len(all)) {
 		r := &all[i]
 		switch {
-		case r.Kind == remedy.End || r.Kind == remedy.Seats:
+		case r.Kind == remedy.End:
 			for _, h := range r.End {
 				s.gone(h.Namespace + "/" + h.Name)
 			}
