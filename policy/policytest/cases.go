@@ -84,11 +84,15 @@ const givenNodes = "the given nodes"
 // in the barest.
 func allCases(o Options) []*testCase {
 	given := &cluster{name: givenNodes, nodes: o.Nodes, pods: o.Assigned, signals: o.Signals}
-	bare := bareCluster(given)
+	bare := given.changed("nodes with nothing but a name", func(n *corev1.Node) {
+		*n = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
+	}, func(p *corev1.Pod) {
+		*p = corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+			Spec:       corev1.PodSpec{NodeName: p.Spec.NodeName},
+		}
+	})
 	clusters := append(hostileClusters(given), bare, given)
-	for _, c := range clusters {
-		c.signals = o.Signals
-	}
 	clusters = append(clusters, hostileSignals(given)...)
 	var cases []*testCase
 	add := func(pod *corev1.Pod, what string, clusters ...*cluster) {
@@ -152,25 +156,10 @@ func podChanges() []podChange {
 	return changes
 }
 
-// bareCluster has the names of the nodes and pods, and nothing else.
-func bareCluster(given *cluster) *cluster {
-	bare := &cluster{name: "nodes with nothing but a name"}
-	for _, node := range given.nodes {
-		bare.nodes = append(bare.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}})
-	}
-	for _, pod := range given.pods {
-		bare.pods = append(bare.pods, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-			Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName},
-		})
-	}
-	return bare
-}
-
 func hostileClusters(given *cluster) []*cluster {
 	clusters := []*cluster{
-		{name: "an empty View"},
-		{name: "an empty View and the given nodes in the request", nodes: given.nodes, pods: given.pods, strangers: true},
+		{name: "an empty View", signals: given.signals},
+		{name: "an empty View and the given nodes in the request", nodes: given.nodes, pods: given.pods, signals: given.signals, strangers: true},
 	}
 	for _, amount := range []int64{0, -1, math.MaxInt64} {
 		clusters = append(clusters, given.changed(fmt.Sprintf("nodes with %d of everything", amount), func(n *corev1.Node) {
@@ -244,7 +233,7 @@ func (c *cluster) sayingOf(node, other string) *cluster {
 }
 
 func (c *cluster) changed(name string, node func(*corev1.Node), pod func(*corev1.Pod)) *cluster {
-	next := &cluster{name: name, nodes: copies(c.nodes), pods: copies(c.pods)}
+	next := &cluster{name: name, nodes: copies(c.nodes), pods: copies(c.pods), signals: c.signals}
 	for _, n := range next.nodes {
 		node(n)
 	}

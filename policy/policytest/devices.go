@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -34,43 +35,42 @@ func (o *deviceObject) UnmarshalJSON(data []byte) (err error) {
 	if err := json.Unmarshal(data, &is); err != nil {
 		return err
 	}
+	data = bytes.Clone(data) // each View has objects of its own
 	switch is.Kind {
 	case "ResourceSlice":
-		var s resourcev1.ResourceSlice
-		err = unmarshal(data, &s)
-		s.UID = types.UID(is.Kind + s.Name)
-		o.add = func(b *snapshot.Builder) {
-			slice := s.DeepCopy()
-			snapshot.TrimResourceSlice(slice)
-			b.SetResourceSlice(slice)
-		}
+		o.add, err = adding(data, func(b *snapshot.Builder, s *resourcev1.ResourceSlice) {
+			s.UID = types.UID(is.Kind + s.Name)
+			snapshot.TrimResourceSlice(s)
+			b.SetResourceSlice(s)
+		})
 	case "ResourceClaim":
-		var c resourcev1.ResourceClaim
-		err = unmarshal(data, &c)
-		c.Namespace = cmp.Or(c.Namespace, "default")
-		c.UID = types.UID(is.Kind + c.Name)
-		for i := range c.Spec.Devices.Requests {
-			if r := c.Spec.Devices.Requests[i].Exactly; r != nil && r.AllocationMode == "" {
-				r.AllocationMode, r.Count = resourcev1.DeviceAllocationModeExactCount, max(1, r.Count)
+		o.add, err = adding(data, func(b *snapshot.Builder, c *resourcev1.ResourceClaim) {
+			c.Namespace, c.UID = cmp.Or(c.Namespace, "default"), types.UID(is.Kind+c.Name)
+			for i := range c.Spec.Devices.Requests {
+				if r := c.Spec.Devices.Requests[i].Exactly; r != nil && r.AllocationMode == "" {
+					r.AllocationMode, r.Count = resourcev1.DeviceAllocationModeExactCount, max(1, r.Count)
+				}
 			}
-		}
-		o.add = func(b *snapshot.Builder) {
-			claim := c.DeepCopy()
-			snapshot.TrimResourceClaim(claim)
-			b.SetResourceClaim(claim)
-		}
+			snapshot.TrimResourceClaim(c)
+			b.SetResourceClaim(c)
+		})
 	case "DeviceClass":
-		var c resourcev1.DeviceClass
-		err = unmarshal(data, &c)
-		o.add = func(b *snapshot.Builder) { b.SetDeviceClass(c.DeepCopy()) }
+		o.add, err = adding(data, (*snapshot.Builder).SetDeviceClass)
 	case "DeviceTaintRule":
-		var r resourcev1.DeviceTaintRule
-		err = unmarshal(data, &r)
-		o.add = func(b *snapshot.Builder) { b.SetDeviceTaintRule(r.DeepCopy()) }
+		o.add, err = adding(data, (*snapshot.Builder).SetDeviceTaintRule)
 	default:
 		err = fmt.Errorf("kind %q: must be ResourceSlice, ResourceClaim, DeviceClass or DeviceTaintRule", is.Kind)
 	}
 	return err
+}
+
+// adding returns a function that adds a new object with this content.
+func adding[T any](data []byte, add func(*snapshot.Builder, *T)) (func(*snapshot.Builder), error) {
+	return func(b *snapshot.Builder) {
+		object := new(T)
+		_ = unmarshal(data, object)
+		add(b, object)
+	}, unmarshal(data, new(T))
 }
 
 func parseDevices(text string) (func(*snapshot.Builder), error) {

@@ -16,7 +16,7 @@
 //
 // # Rules
 //
-// Each failure names the violated rule:
+// Each failure begins with the violated rule:
 //
 //   - builds: New returns a policy.
 //   - exercised: at least one of the given pods concerns the policy.
@@ -24,32 +24,32 @@
 //     nodes without status, nodes that exist only in the request, an empty View.
 //   - methods: a method with the name of one of an optional interface, such as Score or Reserve, is
 //     that method: it would never be called otherwise.
-//   - cycle: a Cycle that is not nil implements Filter or Score, NormalizeScore
-//     only beside Score, and is not a nil pointer. It implements Filter only without
-//     Inputs.ScoreOnly, and Score only without Inputs.FilterOnly.
+//   - cycle: a Cycle that is not nil implements Filter or Score, NormalizeScore only with Score, and
+//     is not a nil pointer. It implements Filter only without Inputs.ScoreOnly, and Score only
+//     without Inputs.FilterOnly.
 //   - verdict: only a Verdict with a Reason is Unresolvable.
-//   - reasons: a Reason has a Code in CamelCase, or that is a name in the configuration, and a constant one-line Text without
-//     numbers; one Code belongs to one Reason.
-//   - explanation: each line of an Explainer has the form "<what>: <value>" (see policy.Explainer), without a full stop at
-//     its end.
+//   - reasons: a Reason has a Code in CamelCase, or that is a name in the configuration, and a
+//     constant one-line Text without numbers; one Code belongs to one Reason.
+//   - explanation: each line of an Explainer has the form "<what>: <value>" (see policy.Explainer),
+//     without a full stop.
 //   - repeatable: the result is the same when the policy is called again, in another order, for a
-//     View built anew, and for another policy with the same configuration.
+//     View built anew, and for another policy with the same configuration. With a canceled context,
+//     Prepare may return an error.
 //   - read-only: the policy does not change pods, nodes or the View.
 //   - allocations: Filter and Score of a new Cycle allocate nothing once a node's Facts are
 //     computed, or no more than Options.Allocates says.
 //   - score: scores are within 0..100, after NormalizeScore if there is one, or NoOpinion if Score
 //     returned that.
-//   - cancelled: with a canceled context, Prepare returns an error or the usual Cycle.
 //   - without: a node of the View gets the same results as an equal one of snapshot.NewNode, and
 //     those for Node.Without do not depend on the pods that the View has for the node's name.
-//   - allocations: where a pod fits, Reserve chooses for it, the same for the same request, never more than the ledger of the
-//     request has left, even if the View is older, and no more units and annotations than a ledger can hold. A pod that holds what Reserve chose for it fits on the node, and can use it. A pod
-//     that holds an allocation of units that are gone fits, unless ValidateAllocation and Reserve both reject
-//     it.
+//   - allocations: where a pod fits, Reserve chooses for it, the same for the same request, never
+//     more than the ledger of the request has left, even if the View is older, and no more units and
+//     annotations than a ledger can hold. A pod that holds what Reserve chose for it fits, and can
+//     use it. A pod that holds units that are gone fits, unless ValidateAllocation and Reserve both
+//     reject it.
 //   - rows: ScoreRows returns the same scores as Score for the nodes of the View.
-//   - signature: Cycles with the same Signature return the same results for a node, for any pod and View for which they
-//     were prepared, except for a pod that is on the node or has allocations in its ledgers.
+//   - signature: Cycles with the same Signature return the same results for a node, for any pod and
+//     View, except for a pod that is on the node or has allocations in its ledgers.
 //   - concurrent: eight goroutines get the same results concurrently. Run the test with -race to
-//     find data races. This rule comes last, and is not checked for a policy that violates another
-//     rule.
+//     find data races. This rule is not checked for a policy that violates another.
 package policytest

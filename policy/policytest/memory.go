@@ -32,7 +32,7 @@ func (s *suite) allocatesNothing() {
 	if allocated(func() []call { return callsOf(all...) }) == 0 {
 		return
 	}
-	allowed := float64(s.options.Allocates.AtMost)
+	allowed := float64(s.options.Allocates)
 	for _, k := range all {
 		for i, made := range callsOf(k) {
 			if n := fewest(allowed, func() []call { return callsOf(k)[i : i+1] }); n > allowed {

@@ -28,9 +28,9 @@ type Options struct {
 	Assigned []*corev1.Pod
 	// Signals are the signals of every View, including Views without nodes.
 	Signals []*snapshot.Signal
-	// Allocates is for a policy that cannot evaluate a node without allocating. Other policies
-	// leave it zero.
-	Allocates Allocates
+	// Allocates is how often one call of Filter or Score may allocate, for a policy that cannot
+	// evaluate a node without; 0 for others.
+	Allocates int
 	// Extend, if not nil, adds more than nodes and pods to a View just before it is published. The
 	// rule "without" then compares no node that has all its pods, because a node outside the View
 	// has none of that.
@@ -39,30 +39,6 @@ type Options struct {
 	// "without" then omits the comparison with a node of another name: the pods removed from such a
 	// node are still in the View.
 	Pools bool
-}
-
-// Allocates bounds the allocations of one call of Filter or Score, with the reason for them.
-type Allocates struct {
-	AtMost int
-	// Why must be set if AtMost is not 0, for the readers of the test.
-	Why string
-}
-
-// Failure is a violation of a rule.
-type Failure struct {
-	// Rule is one of the rules in the package documentation.
-	Rule string
-	// Case names the pod, the cluster and the node; "" if the failure is not about one.
-	Case string
-	// Message describes the failure.
-	Message string
-}
-
-func (f *Failure) Error() string {
-	if f.Case == "" {
-		return f.Rule + ": " + f.Message
-	}
-	return fmt.Sprintf("%s: %s: %s", f.Rule, f.Case, f.Message)
 }
 
 // Run fails the test for every rule that the policy violates. The test must not run in parallel
@@ -74,15 +50,15 @@ func Run(t *testing.T, o Options) {
 	}
 }
 
-// Check returns a *[Failure] for every rule that the policy violates, up to a few for each, and
-// none if it keeps the contract. It must not run while parallel tests run.
+// Check returns an error for every rule that the policy violates, up to a few for each, and none if
+// it keeps the contract. The text begins with the rule. It must not run while parallel tests run.
 func Check(o Options) []error {
 	s := newSuite(o)
 	if s.prepareCases() {
 		s.exercised()
 		s.checkRules()
 	}
-	return s.errors()
+	return s.failures
 }
 
 // maxFailures is how many failures of one rule are reported: with so many hostile cases, a single
@@ -93,9 +69,10 @@ const maxFailures = 3
 type suite struct {
 	options  Options
 	policy   policy.Policy
-	other    policy.Policy // with the same configuration; nil until it is needed
+	other    policy.Policy // with the same configuration
 	cases    []*testCase   // those that can be evaluated
-	failures []*Failure
+	failures []error
+	failed   map[string]int // by rule, also those that are not reported
 
 	concerned bool // a given pod got a Cycle
 	byCode    map[string]*policy.Reason
@@ -114,6 +91,7 @@ type testCase struct {
 func newSuite(o Options) *suite {
 	return &suite{
 		options: o,
+		failed:  map[string]int{},
 		byCode:  map[string]*policy.Reason{},
 		reasons: map[*policy.Reason]policy.Reason{},
 		types:   map[reflect.Type]bool{},
@@ -123,8 +101,10 @@ func newSuite(o Options) *suite {
 // prepareCases calls the policy once for every case, and keeps the cases without a panic. It
 // returns false if no case is left.
 func (s *suite) prepareCases() bool {
-	if s.policy = s.build(); s.policy == nil {
-		return false
+	for _, p := range []*policy.Policy{&s.policy, &s.other} {
+		if *p = s.build(); *p == nil {
+			return false
+		}
 	}
 	s.policyMethods(s.policy)
 	s.resources()
@@ -185,9 +165,6 @@ func (s *suite) declared(c *testCase, cycle policy.Cycle) {
 }
 
 func (s *suite) exercised() {
-	if a := s.options.Allocates; a.AtMost < 0 || a.AtMost > 0 && a.Why == "" {
-		s.fail("exercised", "", "Options allows %d allocations, but does not say why", a.AtMost)
-	}
 	if len(s.options.Pods) == 0 || len(s.options.Nodes) == 0 {
 		s.fail("exercised", "", "Options has %d Pods and %d Nodes: at least one of each is needed", len(s.options.Pods), len(s.options.Nodes))
 	} else if !s.concerned && len(s.failures) == 0 {
@@ -197,7 +174,7 @@ func (s *suite) exercised() {
 
 func (s *suite) checkRules() {
 	rules := []func(*testCase){
-		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.without, s.allocations, s.scoreRows,
+		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.without, s.allocations, s.scoreRows,
 	}
 	for _, rule := range rules {
 		for _, c := range s.cases {
@@ -216,40 +193,29 @@ func (s *suite) checkRules() {
 	}
 }
 
-func (s *suite) build() policy.Policy {
-	var p policy.Policy
+// build returns nil after a failure.
+func (s *suite) build() (p policy.Policy) {
 	var err error
-	if crash := guard(func() { p, err = s.options.New() }); crash != "" {
+	switch crash := guard(func() { p, err = s.options.New() }); {
+	case crash != "":
 		s.fail("builds", "", "New %s", crash)
-		return nil
-	}
-	if err != nil {
+	case err != nil:
 		s.fail("builds", "", "New returned an error: %v", err)
 		return nil
-	}
-	if p == nil {
+	case p == nil:
 		s.fail("builds", "", "New returned neither a policy nor an error")
 	}
 	return p
 }
 
+// fail records that the policy violates the rule. where names the pod, the cluster and the node, or
+// is "".
 func (s *suite) fail(rule, where, format string, args ...any) {
-	reported := 0
-	for _, f := range s.failures {
-		if f.Rule == rule {
-			reported++
-		}
-	}
-	if reported == maxFailures {
+	if s.failed[rule]++; s.failed[rule] > maxFailures {
 		return
 	}
-	s.failures = append(s.failures, &Failure{Rule: rule, Case: where, Message: fmt.Sprintf(format, args...)})
-}
-
-func (s *suite) errors() []error {
-	var errs []error
-	for _, f := range s.failures {
-		errs = append(errs, f)
+	if where != "" {
+		rule += ": " + where
 	}
-	return errs
+	s.failures = append(s.failures, fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))
 }

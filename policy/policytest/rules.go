@@ -16,9 +16,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// goroutines is how many goroutines the rule "concurrent" uses, and rounds how often each evaluates
-// the nodes.
-const goroutines, rounds = 8, 2
+// goroutines is how many goroutines the rule "concurrent" uses.
+const goroutines = 8
 
 var (
 	reasonCode = regexp.MustCompile(`^([A-Z][A-Za-z0-9]*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`)
@@ -109,50 +108,35 @@ func (s *suite) repeatable(c *testCase) {
 	check("called for a View built anew, in reverse order", prep.evaluate(w.nodes, backward(n)))
 	check("called a second time", prep.evaluate(w.nodes, rotated(n, 1)))
 	check("prepared a second time", prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view).evaluate(w.nodes, forward(n)))
-	if s.other == nil {
-		s.other = s.build()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if canceled := prepare(ctx, s.policy, c.pod.DeepCopy(), w.view); canceled.err == nil {
+		check("prepared without an error with a canceled context", canceled.evaluate(w.nodes, forward(n)))
 	}
-	if s.other != nil {
-		w, prep = s.fresh(c, s.other)
-		check("called on another policy with the same configuration", prep.evaluate(w.nodes, backward(n)))
-	}
+	w, prep = s.fresh(c, s.other)
+	check("called on another policy with the same configuration", prep.evaluate(w.nodes, backward(n)))
 }
 
 func (s *suite) readOnly(c *testCase) {
-	w := c.cluster.build(s.options.Extend)
-	pod := c.pod.DeepCopy()
-	before := make([]*snapshot.Node, len(w.nodes))
-	for i, n := range w.nodes {
-		before[i] = &snapshot.Node{Name: n.Name, Object: n.Object.DeepCopy(), Pods: copies(n.Pods)}
-	}
-
+	was, w, pod := c.cluster.build(s.options.Extend), c.cluster.build(s.options.Extend), c.pod.DeepCopy()
 	prepare(context.Background(), s.policy, pod, w.view).evaluate(w.nodes, forward(len(w.nodes)))
-
-	if d := changed(c.pod, pod); d != "" {
-		s.fail("read-only", c.name, "the policy changed the pod to place:\n%s", d)
+	same := func(where, what string, before, after any) {
+		if reflect.DeepEqual(before, after) {
+			return
+		}
+		d := cmp.Diff(before, after)
+		if d == "" {
+			d = "\ta value that the object caches, such as a Quantity's text"
+		}
+		s.fail("read-only", where, "the policy changed %s:\n%s", what, d)
 	}
+	same(c.name, "the pod to place", c.pod, pod)
 	for i, n := range w.nodes {
-		where, was := c.name+", "+nodeName(n), before[i]
-		if d := changed(was.Object, n.Object); d != "" {
-			s.fail("read-only", where, "the policy changed the Node object:\n%s", d)
-		}
-		if d := changed(was.Pods, n.Pods); d != "" {
-			s.fail("read-only", where, "the policy changed the pods on the node:\n%s", d)
-		}
-		if n.Name != was.Name {
-			s.fail("read-only", where, "the policy changed the Name of the snapshot.Node")
-		}
+		where := c.name + ", " + nodeName(was.nodes[i])
+		same(where, "the Node object", was.nodes[i].Object, n.Object)
+		same(where, "the pods on the node", was.nodes[i].Pods, n.Pods)
+		same(where, "the Name of the snapshot.Node", was.nodes[i].Name, n.Name)
 	}
-}
-
-func changed[T any](before, after T) string {
-	if reflect.DeepEqual(before, after) {
-		return ""
-	}
-	if d := cmp.Diff(before, after); d != "" {
-		return d
-	}
-	return "\ta value that the object caches, such as a Quantity's text"
 }
 
 func (s *suite) scoreRange(c *testCase) {
@@ -200,48 +184,27 @@ func (s *suite) concurrent(c *testCase) {
 	}
 	w, shared := s.fresh(c, p)
 	pod := c.pod.DeepCopy()
-	wrong := make([]*results, goroutines)
+	wrong := make(chan results, goroutines)
 	start := make(chan struct{})
 	var all sync.WaitGroup
 	for g := range goroutines {
 		all.Go(func() {
 			<-start
 			own := prepare(context.Background(), p, pod, w.view)
-			for round := range rounds {
-				for _, prep := range []prepared{shared, own} {
-					got := prep.evaluate(w.nodes, rotated(len(w.nodes), g+round))
-					if got.panicked != "" || difference(w.nodes, c.want, got) != "" {
-						wrong[g] = &got
-						return
-					}
+			for i, prep := range []prepared{shared, own, shared, own} {
+				got := prep.evaluate(w.nodes, rotated(len(w.nodes), g+i))
+				if got.panicked != "" || difference(w.nodes, c.want, got) != "" {
+					wrong <- got
+					return
 				}
 			}
 		})
 	}
 	close(start)
 	all.Wait()
-	for _, got := range wrong {
-		if got != nil {
-			s.compare("concurrent", c.name, fmt.Sprintf("called by %d goroutines concurrently", goroutines), w.nodes, c.want, *got)
-			return
-		}
+	if len(wrong) > 0 {
+		s.compare("concurrent", c.name, fmt.Sprintf("called by %d goroutines concurrently", goroutines), w.nodes, c.want, <-wrong)
 	}
-}
-
-func (s *suite) cancelled(c *testCase) {
-	w := c.cluster.build(s.options.Extend)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	prep := prepare(ctx, s.policy, c.pod.DeepCopy(), w.view)
-	if prep.err != nil {
-		return
-	}
-	if invalid := prep.invalid(); invalid != "" {
-		s.fail("cancelled", c.name, "%s", invalid)
-		return
-	}
-	got := prep.evaluate(w.nodes, forward(len(w.nodes)))
-	s.compare("cancelled", c.name, "without an error the result must be the usual one", w.nodes, c.want, got)
 }
 
 // without calls the policy for nodes without some of their pods, as preemption does.

@@ -21,19 +21,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The files of a scenario.
-const (
-	configFile   = "config.yaml"
-	nodesFile    = "nodes.yaml"
-	assignedFile = "pods.yaml"
-	podFile      = "pod.yaml"
-	signalsFile  = "signals.yaml"
-	devicesFile  = "devices.yaml"
-	// allocatesFile bounds the allocations of Filter and Score, with the reason: "2: …".
-	allocatesFile = "allocates.txt"
-	wantFile      = "want.txt"
-)
-
 // RunScenarios compares the decisions of a policy with the files that match the pattern, txtar
 // archives such as
 //
@@ -56,7 +43,7 @@ const (
 // config.yaml is the policy's configuration, pods.yaml the pods on the nodes, pod.yaml the pod to
 // place; only pod.yaml is required. signals.yaml holds the signals of the View, in the form of
 // [Signals], and devices.yaml the devices and the allocations of them, in the form of [Devices].
-// allocates.txt permits allocations, as in "2: it boxes numbers" ([Allocates]). As in the engine,
+// allocates.txt is the number in Options.Allocates. As in the engine,
 // nodes that do not fit get no score, the scores of the others are normalized together, and
 // NoOpinion is replaced. "!" after a verdict means that it is unresolvable. Instead of a table,
 // want.txt can say that the policy does not concern the pod, or contain an error.
@@ -107,7 +94,7 @@ func checkScenario(kind policy.Type, file string, rewrite bool) []error {
 	if suite.prepareCases() {
 		suite.checkRules()
 	}
-	return append(errs, suite.errors()...)
+	return append(errs, suite.failures...)
 }
 
 type scenario struct {
@@ -117,34 +104,29 @@ type scenario struct {
 	pod       *corev1.Pod
 	signals   []*snapshot.Signal
 	devices   func(*snapshot.Builder) // nil: none
-	allocates Allocates
+	allocates int
 	want      string
 }
 
 func parseScenario(archive *txtar.Archive) (*scenario, error) {
 	s := &scenario{}
-	seen := map[string]bool{}
 	for _, f := range archive.Files {
-		if seen[f.Name] {
-			return nil, fmt.Errorf("%s is there twice", f.Name)
-		}
-		seen[f.Name] = true
 		text := string(f.Data)
 		var err error
 		switch f.Name {
-		case configFile:
+		case "config.yaml":
 			s.config = text
-		case nodesFile:
+		case "nodes.yaml":
 			s.nodes, err = parseNodes(text)
-		case assignedFile:
+		case "pods.yaml":
 			s.assigned, err = parsePods(text)
-		case signalsFile:
+		case "signals.yaml":
 			s.signals, err = parseSignals(text)
-		case devicesFile:
+		case "devices.yaml":
 			s.devices, err = parseDevices(text)
-		case allocatesFile:
-			s.allocates, err = parseAllocates(text)
-		case podFile:
+		case "allocates.txt":
+			s.allocates, err = strconv.Atoi(strings.TrimSpace(text))
+		case "pod.yaml":
 			var pods []*corev1.Pod
 			if pods, err = parsePods(text); err == nil && len(pods) != 1 {
 				err = fmt.Errorf("has %d pods: must be one", len(pods))
@@ -152,7 +134,7 @@ func parseScenario(archive *txtar.Archive) (*scenario, error) {
 			if err == nil {
 				s.pod = pods[0]
 			}
-		case wantFile:
+		case "want.txt":
 			s.want = text
 		default:
 			err = errors.New("is not a file of a scenario")
@@ -162,7 +144,7 @@ func parseScenario(archive *txtar.Archive) (*scenario, error) {
 		}
 	}
 	if s.pod == nil {
-		return nil, errors.New(podFile + " is missing")
+		return nil, errors.New("pod.yaml is missing")
 	}
 	on := map[string]bool{}
 	for _, n := range s.nodes {
@@ -170,29 +152,20 @@ func parseScenario(archive *txtar.Archive) (*scenario, error) {
 	}
 	for _, p := range s.assigned {
 		if !on[p.Spec.NodeName] {
-			return nil, fmt.Errorf("%s: pod %q is on node %q, which is not in %s", assignedFile, podName(p), p.Spec.NodeName, nodesFile)
+			return nil, fmt.Errorf("pods.yaml: pod %q is on node %q, which is not in nodes.yaml", podName(p), p.Spec.NodeName)
 		}
 	}
 	return s, nil
 }
 
-func parseAllocates(text string) (Allocates, error) {
-	number, why, _ := strings.Cut(strings.TrimSpace(text), ":")
-	n, err := strconv.Atoi(number)
-	if why = strings.TrimSpace(why); err != nil || n < 1 || why == "" {
-		return Allocates{}, fmt.Errorf("is %q: must be a number from 1, a colon, and why", text)
-	}
-	return Allocates{AtMost: n, Why: why}, nil
-}
-
 func setWant(archive *txtar.Archive, want string) {
 	for i, f := range archive.Files {
-		if f.Name == wantFile {
+		if f.Name == "want.txt" {
 			archive.Files[i].Data = []byte(want)
 			return
 		}
 	}
-	archive.Files = append(archive.Files, txtar.File{Name: wantFile, Data: []byte(want)})
+	archive.Files = append(archive.Files, txtar.File{Name: "want.txt", Data: []byte(want)})
 }
 
 // decide returns the content of want.txt.

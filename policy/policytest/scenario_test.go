@@ -65,7 +65,6 @@ func TestScenarioThatDoesNotHold(t *testing.T) {
 		"another score":          {"-          0", "-          7", "the policy decides differently"},
 		"unknown configuration":  {"-- nodes", "-- config.yaml --\nmix: 1\n-- nodes", `unknown field "mix"`},
 		"file of another name":   {"-- want.txt", "-- wanted.txt", "wanted.txt: is not a file of a scenario"},
-		"file twice":             {"-- want.txt", "-- pod.yaml", "pod.yaml is there twice"},
 		"no pod":                 {"metadata: {name: new, annotations: {example.com/size: \"3\"}}", "", "pod.yaml: has 0 pods: must be one"},
 		"no pod file":            {"-- pod.yaml --\nmetadata: {name: new, annotations: {example.com/size: \"3\"}}\n", "", "pod.yaml is missing"},
 		"pod on an unknown node": {"nodeName: a", "nodeName: b", `pod "default/x" is on node "b", which is not in nodes.yaml`},
