@@ -79,13 +79,13 @@ func TestRisksCountPodsWithAllocations(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var allocations []string
 			for _, risk := range config.Compare(load(tt.old), load(tt.new), config.Observed{View: b.View()}).Risks {
-				if strings.Contains(risk, "there are allocations") {
+				if strings.Contains(risk, "no policy allocates") {
 					allocations = append(allocations, risk)
 				}
 			}
 			want := []string{}
 			if len(tt.want) > 0 {
-				want = append(want, "no policy allocates "+strings.Join(tt.want, " or ")+" any more, and there are allocations: Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them")
+				want = append(want, "no policy allocates "+strings.Join(tt.want, " or ")+" any more: Outboard does not count the allocations that pods hold, and pods that are bound from then on have none: kubectl get ledgers lists them")
 			}
 			if !slices.Equal(allocations, want) {
 				t.Errorf("got %q, want %q", allocations, want)
@@ -94,105 +94,46 @@ func TestRisksCountPodsWithAllocations(t *testing.T) {
 	}
 }
 
-// A removed URL has one risk, which says what kube-scheduler does with the pods until it is
-// restarted.
-func TestRiskOfARemovedURL(t *testing.T) {
-	const other = "- path: /other\n  policies: [{type: PodLimit, config: {max: 1, selector: {}}}]\n"
-	const restart = " any more: calls of kube-scheduler fail with status 404 until it is restarted with what outboard setup scheduler --config FILE prints. Until then, "
-	const pending = " stay pending, or are placed without the profile if its extender has ignorable: true or only prioritizeVerb"
-	for _, tt := range []struct{ name, old, new, want string }{
-		{"with allocations", "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "", "profile /gpu: nothing serves /gpu/filter, /gpu/prioritize, /gpu/preempt, /gpu/bind" + restart + "pods that request aliyun.com/gpu-mem or aliyun.com/gpu-count" + pending},
-		{"for every pod", "- policies: [{type: ImageLocality}]\n", "", "profile /: nothing serves /filter, /prioritize, /preempt, /bind" + restart + "all pods" + pending},
-		{"scores only", "- path: /images\n  verb: Prioritize\n  policies: [{type: ImageLocality}]\n", "", "profile /images: nothing serves /images" + restart + "all pods are placed without its scores"},
-		{"one verb is left", "- path: /a\n  policies: [{type: ImageLocality}]\n", "- path: /a/prioritize\n  verb: Prioritize\n  policies: [{type: ImageLocality}]\n", "profile /a: nothing serves /a/filter, /a/preempt, /a/bind" + restart + "all pods" + pending},
+// Until kube-scheduler is restarted, it calls as for the former configuration. The plugin has no
+// extender.
+func TestRisks(t *testing.T) {
+	const until = " until kube-scheduler is restarted with what outboard setup scheduler prints"
+	const pending = " stay pending, or are placed without it if the extender has ignorable: true or only prioritizeVerb," + until
+	const lost = "no policy allocates aliyun.com/gpu-count or aliyun.com/gpu-mem any more: Outboard does not count the allocations that pods hold, and pods that are bound from then on have none: kubectl get ledgers lists them"
+	const other, images, gpus = "{path: /o, policies: [{type: ImageLocality}]}, ", "policies: [{type: ImageLocality}]", "policies: [{type: GPUMemory}]"
+	named := func(names string) string { return "{schedulerNames: " + names + ", " + gpus + "}" }
+	for _, tt := range []struct {
+		name, old, new string
+		plugin         bool
+		want           []string
+	}{
+		{"removed", other + "{path: /g, " + gpus + "}", other, false, []string{
+			"profile /g: nothing serves /g/filter, /g/prioritize, /g/preempt, /g/bind any more: calls fail with status 404, and its pods (pods that request aliyun.com/gpu-mem or aliyun.com/gpu-count)" + pending, lost}},
+		{"removed from a plugin", other + "{path: /g, " + gpus + "}", other, true, []string{lost}},
+		{"one verb is left", "{path: /a, " + images + "}", "{path: /a/prioritize, verb: Prioritize, " + images + "}", false, []string{
+			"profile /a: nothing serves /a/filter, /a/preempt, /a/bind any more: calls fail with status 404, and its pods (every pod)" + pending}},
+		{"fewer schedulers", named("[a, b]"), named("[b, c]"), false, []string{"profile /: bind fails for pods whose scheduler is not b or c, and these pods stay pending"}},
+		{"the first schedulers", named("[]"), named("[b]"), false, []string{"profile /: bind fails for pods whose scheduler is not b, and these pods stay pending"}},
+		{"more schedulers", named("[a]"), named("[a, b]"), false, nil},
+		{"any scheduler", named("[a]"), named("[]"), false, nil},
+		{"allocations", "{" + images + "}", "{" + gpus + "}", false, []string{"profile /: kube-scheduler binds pods without allocations of GPUMemory" + until}},
+		{"every pod", "{" + gpus + "}", "{managedResources: [], " + gpus + "}", false, []string{
+			"profile /: kube-scheduler calls for the pods of the former managedResources, and counts resources as these say," + until}},
+		{"the same resources", "{" + gpus + "}", "{managedResources: [{name: aliyun.com/gpu-count}, {name: aliyun.com/gpu-mem}], " + gpus + "}", false, nil},
 	} {
-		var configs []*config.Config
-		for _, profiles := range []string{tt.old, tt.new} {
-			c, err := config.Parse("f", []byte(plain+"profiles:\n"+profiles+other), realTypes)
-			if err != nil {
-				t.Fatal(err)
+		t.Run(tt.name, func(t *testing.T) {
+			var configs []*config.Config
+			for _, profiles := range []string{tt.old, tt.new} {
+				c, err := config.Parse("f", []byte(plain+"profiles: ["+profiles+"]\n"), realTypes)
+				if err != nil {
+					t.Fatal(err)
+				}
+				configs = append(configs, c)
 			}
-			configs = append(configs, c)
-		}
-		var got []string
-		for _, risk := range config.Compare(configs[0], configs[1], config.Observed{}).Risks {
-			if strings.Contains(risk, "404") {
-				got = append(got, risk)
-			} else if strings.Contains(risk, "profile") || strings.Count(risk, "if pods hold allocations") != 1 {
-				t.Errorf("%s: another risk: %s", tt.name, risk)
+			if got := config.Compare(configs[0], configs[1], config.Observed{Plugin: tt.plugin}).Risks; !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
 			}
-		}
-		if !slices.Equal(got, []string{tt.want}) {
-			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
-		}
-	}
-}
-
-// The risk names the schedulers that schedulerNames excludes, as the finding SchedulerNotAccepted
-// of doctor does.
-func TestRiskNamesExcludedSchedulers(t *testing.T) {
-	const consequence, listed = " fail, and these pods stay pending (kubectl get pods --all-namespaces --field-selector ", ",status.phase=Pending lists them)"
-	for _, tt := range []struct{ old, new, want string }{
-		{"[a, b, c]", "[b]", "schedulerNames are b, without a and c: bind calls for the pods of a and c" + consequence + "spec.schedulerName!=b" + listed},
-		{"[a]", "[b, c]", "schedulerNames are b and c, without a: bind calls for the pods of a" + consequence + "spec.schedulerName=a" + listed},
-		{"[]", "[b]", "schedulerNames are b, and were not limited before: bind calls for the pods of all other schedulers" + consequence + "spec.schedulerName!=b" + listed},
-		{"[a]", "[a, b]", ""},
-		{"[a]", "[]", ""},
-		{"[]", "[]", ""},
-	} {
-		var configs []*config.Config
-		for _, names := range []string{tt.old, tt.new} {
-			c, err := config.Parse("f", []byte(plain+"profiles: [{schedulerNames: "+names+", policies: [{type: GPUMemory}]}]\n"), realTypes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			configs = append(configs, c)
-		}
-		got := strings.Join(config.Compare(configs[0], configs[1], config.Observed{}).Risks, "\n")
-		if want := strings.TrimSuffix("profile /: "+tt.want, "profile /: "); got != want {
-			t.Errorf("from %s to %s: got %q, want %q", tt.old, tt.new, got, want)
-		}
-	}
-}
-
-func TestRiskOfAProfileForEveryPod(t *testing.T) {
-	const before, after = "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "- path: /gpu\n  %spolicies: [{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}]\n"
-	for managed, want := range map[string]string{
-		"managedResources: []\n  ": "profile /gpu: is now for every pod: with a new configuration, ",
-		"managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}, {name: example.com/other}]\n  ": "profile /gpu: managedResources differ: ",
-		"managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  ":                            "",
-	} {
-		var configs []*config.Config
-		for _, profiles := range []string{before, fmt.Sprintf(after, managed)} {
-			c, err := config.Parse("f", []byte(plain+"profiles:\n"+profiles), realTypes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			configs = append(configs, c)
-		}
-		risks := config.Compare(configs[0], configs[1], config.Observed{}).Risks
-		if want == "" && len(risks) > 0 || want != "" && (len(risks) != 1 || !strings.HasPrefix(risks[0], want)) {
-			t.Errorf("%q: the risks are %q, want %q", managed, risks, want)
-		}
-	}
-}
-
-// What an extender must call does not matter to the plugin.
-func TestRisksOfAPlugin(t *testing.T) {
-	var configs []*config.Config
-	for _, profiles := range []string{
-		"- policies: [{type: GPUMemory}]\n",
-		"- {path: /new, policies: [{type: Devices, config: {resource: example.com/fpga}}]}\n- policies: [{type: PodLimit, weight: 5, config: {max: 1, selector: {}}}]\n",
-	} {
-		c, err := config.Parse("f", []byte(plain+"profiles:\n"+profiles), realTypes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		configs = append(configs, c)
-	}
-	want := []string{"no policy allocates aliyun.com/gpu-mem or aliyun.com/gpu-count any more: if pods hold allocations, Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them"}
-	if got := config.Compare(configs[0], configs[1], config.Observed{Plugin: true}).Risks; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+		})
 	}
 }
 

@@ -47,7 +47,7 @@ func (r *reloading) says(text, want string) {
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, alone+policies)
-	const warning = `msg="a configuration change is risky" risk="log.level: Info → Debug: has no effect until Outboard is restarted, in a cluster by kubectl --namespace outboard-system rollout restart deployment/outboard"`
+	const warning = `msg="a configuration change is risky" risk="log.level: no effect until a restart, in a cluster by kubectl --namespace outboard-system rollout restart deployment/outboard"`
 	r.says(alone+"log: {level: Debug}\n"+policies, warning)
 	r.says(alone+"log: {level: Debug}\n"+policies+"  shortlist: 5\n", warning)
 	r.says(alone+policies+"  shortlist: 5\n", "reloaded the configuration")
@@ -58,11 +58,8 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 
 func TestReloadSaysWhatChanged(t *testing.T) {
 	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")
-	changed := alone + "profiles:\n- policies: [{type: ImageLocality, weight: 3}]\n  path: /new\n"
-	r.says(changed, `msg="the configuration changed" change="profiles[0].path: / → /new"`)
-	if want := `msg="the configuration changed" change="profiles[0].policies[0].weight: 1 → 3"`; !strings.Contains(r.log.String(), want) {
-		t.Errorf("the log is\n%swant %q", r.log.String(), want)
-	}
+	changed := alone + "profiles:\n- policies: [{type: ImageLocality, weight: 3}]\n"
+	r.says(changed, `msg="the configuration changed" change="profiles[0].policies[0].weight: 1 → 3"`)
 	r.says(changed, "changes=0")
 }
 
@@ -108,12 +105,12 @@ func TestReloadNamesExcludedSchedulers(t *testing.T) {
 	} {
 		r.Log.Add(&call, nil)
 	}
-	r.says(names+"[a]\n", `these pods stay pending (kubectl get pods --all-namespaces --field-selector spec.schedulerName!=a,status.phase=Pending lists them). These have called: b"`)
+	r.says(names+"[a]\n", `these pods stay pending. These have called: b"`)
 	r.says(names+"[a, b, c, d]\n", `changes=1`)
 	if strings.Contains(r.log.String(), "risk") {
 		t.Errorf("more schedulers: %s", r.log.String())
 	}
-	r.says(names+"[a, b]\n", `these pods stay pending (kubectl get pods --all-namespaces --field-selector spec.schedulerName!=a,spec.schedulerName!=b,status.phase=Pending lists them)"`)
+	r.says(names+"[a, b]\n", `these pods stay pending"`)
 }
 
 // Explanations know which profile manages a pod, with the configuration in use.

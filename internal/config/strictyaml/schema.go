@@ -418,7 +418,7 @@ func namesInFiles(t reflect.Type, documentation string) string {
 // defaultOf returns the value as in a file; nil if it is a mapping, whose fields have defaults
 // of their own, or is not written.
 func defaultOf(rv reflect.Value) any {
-	n, err := encode(rv, 0)
+	n, err := encode(rv)
 	if err != nil || n == nil {
 		return nil
 	}
