@@ -29,8 +29,8 @@ func prepare(ctx context.Context, p policy.Policy, pod *corev1.Pod, view *snapsh
 	return r
 }
 
-// invalid returns why the Cycle is invalid, or "".
-func (r prepared) invalid() string {
+// invalid returns why the Cycle is invalid for a policy that declares in, or "".
+func (r prepared) invalid(in policy.Inputs) string {
 	if r.cycle == nil {
 		return ""
 	}
@@ -45,6 +45,10 @@ func (r prepared) invalid() string {
 		return fmt.Sprintf("the Cycle (%T) implements NormalizeScore without Score", r.cycle)
 	case !filters && !scores:
 		return fmt.Sprintf("the Cycle (%T) implements neither Filter nor Score; return nil when the policy does not concern the pod", r.cycle)
+	case filters && in.ScoreOnly:
+		return fmt.Sprintf("the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", r.cycle)
+	case scores && in.FilterOnly:
+		return fmt.Sprintf("the Cycle (%T) implements Score, and Inputs().FilterOnly is true: the weight of the policy does not count", r.cycle)
 	}
 	return ""
 }
@@ -88,17 +92,17 @@ func (r prepared) evaluate(nodes []*snapshot.Node, order []int) results {
 		}
 		if score, ok := r.cycle.(policy.Score); ok {
 			a.raw, a.scores = make([]int64, len(nodes)), make([]int64, len(nodes))
-			each("Score", func(i int) { a.raw[i] = score.Score(nodes[i]) })
-			prep := make([]int64, len(order))
-			for at, i := range order {
-				prep[at] = a.raw[i]
-			}
+			var inOrder []int64
+			each("Score", func(i int) {
+				a.raw[i] = score.Score(nodes[i])
+				inOrder = append(inOrder, a.raw[i])
+			})
 			calling = "NormalizeScore"
-			if n, ok := r.cycle.(policy.NormalizeScore); ok && len(prep) > 0 {
-				n.NormalizeScore(prep)
+			if n, ok := r.cycle.(policy.NormalizeScore); ok && len(inOrder) > 0 {
+				n.NormalizeScore(inOrder)
 			}
 			for at, i := range order {
-				a.scores[i] = prep[at]
+				a.scores[i] = inOrder[at]
 			}
 		}
 	})

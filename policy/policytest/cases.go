@@ -108,52 +108,45 @@ func allCases(o Options) []*testCase {
 	}
 	for _, pod := range o.Pods {
 		add(pod, "", clusters...)
-		for _, change := range podChanges() {
+		changePod(func(what string, change func(*corev1.Pod)) {
 			changed := pod.DeepCopy()
-			change.apply(changed)
-			add(changed, " "+change.what, given, bare)
-		}
+			change(changed)
+			add(changed, " "+what, given, bare)
+		})
 	}
 	add(&corev1.Pod{}, " (empty)", given, bare)
 	return cases
 }
 
-type podChange struct {
-	what  string
-	apply func(*corev1.Pod)
-}
-
-func podChanges() []podChange {
-	changes := []podChange{
-		{"without labels and annotations", func(p *corev1.Pod) { p.Labels, p.Annotations = nil, nil }},
-		{"without containers", func(p *corev1.Pod) { p.Spec.Containers, p.Spec.InitContainers = nil, nil }},
-		{"without a spec", func(p *corev1.Pod) { p.Spec = corev1.PodSpec{} }},
-		{"without a namespace, name and UID", func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "", "", "" }},
-		{"being deleted", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }},
-		{"without requests", func(p *corev1.Pod) {
-			eachContainer(p, func(c *corev1.Container) { c.Resources = corev1.ResourceRequirements{} })
-		}},
-	}
+// changePod calls add with each change that makes a pod hostile.
+func changePod(add func(what string, change func(*corev1.Pod))) {
+	add("without labels and annotations", func(p *corev1.Pod) { p.Labels, p.Annotations = nil, nil })
+	add("without containers", func(p *corev1.Pod) { p.Spec.Containers, p.Spec.InitContainers = nil, nil })
+	add("without a spec", func(p *corev1.Pod) { p.Spec = corev1.PodSpec{} })
+	add("without a namespace, name and UID", func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "", "", "" })
+	add("being deleted", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })
+	add("without requests", func(p *corev1.Pod) {
+		eachContainer(p, func(c *corev1.Container) { c.Resources = corev1.ResourceRequirements{} })
+	})
 	for _, amount := range []int64{0, -1, math.MaxInt64} {
-		changes = append(changes, podChange{fmt.Sprintf("requesting %d of everything", amount), func(p *corev1.Pod) {
+		add(fmt.Sprintf("requesting %d of everything", amount), func(p *corev1.Pod) {
 			eachContainer(p, func(c *corev1.Container) {
 				setAll(c.Resources.Requests, amount)
 				setAll(c.Resources.Limits, amount)
 			})
-		}})
+		})
 	}
-	changes = append(changes, podChange{"with other numbers in labels and annotations", func(p *corev1.Pod) {
+	add("with other numbers in labels and annotations", func(p *corev1.Pod) {
 		increment(p.Labels)
 		increment(p.Annotations)
-	}})
+	})
 	for _, value := range nonsense {
-		changes = append(changes, podChange{fmt.Sprintf("with %q for every label, annotation and image", value), func(p *corev1.Pod) {
+		add(fmt.Sprintf("with %q for every label, annotation and image", value), func(p *corev1.Pod) {
 			setValues(p.Labels, value)
 			setValues(p.Annotations, value)
 			eachContainer(p, func(c *corev1.Container) { c.Image = value })
-		}})
+		})
 	}
-	return changes
 }
 
 func hostileClusters(given *cluster) []*cluster {

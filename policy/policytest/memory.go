@@ -8,35 +8,33 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// allocations calls Cycles that are prepared after the Facts of the nodes are computed: a Fact that
-// is created for each pod would be computed again. It measures all cases together, because each
+// allocatesNothing calls Cycles that are prepared after the Facts of the nodes are computed: a Fact
+// that is created for each pod would be computed again. It measures all cases together, because each
 // measurement stops the world. Only if there are allocations does it measure the calls one by one.
 func (s *suite) allocatesNothing() {
-	type known struct {
-		c *testCase
-		w *world
-	}
-	var all []known
+	var worlds []*world
 	for _, c := range s.cases {
 		w, prep := s.fresh(c, s.policy)
 		prep.evaluate(w.nodes, forward(len(w.nodes))) // from here on the Facts are computed
-		all = append(all, known{c, w})
+		worlds = append(worlds, w)
 	}
-	callsOf := func(cases ...known) (calls []call) {
-		for _, k := range cases {
-			prep := prepare(context.Background(), s.policy, k.c.pod.DeepCopy(), k.w.view)
-			calls = append(calls, prep.calls(k.w.nodes)...)
+	callsOf := func(i int) []call {
+		return prepare(context.Background(), s.policy, s.cases[i].pod.DeepCopy(), worlds[i].view).calls(worlds[i].nodes)
+	}
+	all := func() (calls []call) {
+		for i := range s.cases {
+			calls = append(calls, callsOf(i)...)
 		}
 		return calls
 	}
-	if allocated(func() []call { return callsOf(all...) }) == 0 {
+	if allocated(all) == 0 {
 		return
 	}
 	allowed := float64(s.options.Allocates)
-	for _, k := range all {
-		for i, made := range callsOf(k) {
-			if n := fewest(allowed, func() []call { return callsOf(k)[i : i+1] }); n > allowed {
-				s.fail("allocations", k.c.name+", "+nodeName(made.node), "%s allocates %.0f times: compute it in Prepare, or in a snapshot.Fact that is created once, with the policy (go test -bench . -memprofile shows where)", made.what, n)
+	for i, c := range s.cases {
+		for j, made := range callsOf(i) {
+			if n := fewest(allowed, func() []call { return callsOf(i)[j : j+1] }); n > allowed {
+				s.fail("allocations", c.name+", "+nodeName(made.node), "%s allocates %.0f times: compute it in Prepare, or in a snapshot.Fact that is created once, with the policy (go test -bench . -memprofile shows where)", made.what, n)
 			}
 		}
 	}

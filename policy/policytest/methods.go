@@ -3,8 +3,6 @@ package policytest
 import (
 	"reflect"
 	"strings"
-
-	"outboard.dev/outboard/policy"
 )
 
 // methods fails the rule if the engine would not find a method, because only its name is that of an
@@ -35,13 +33,4 @@ func (s *suite) methods(what any, optional ...reflect.Type) {
 			s.fail("methods", "", "%v has a method %s, but does not implement %v, so it is never called: the type %v itself must have %s", t, has, i, t, strings.Join(wanted, " and "))
 		}
 	}
-}
-
-func (s *suite) policyMethods(p policy.Policy) {
-	s.methods(p, reflect.TypeFor[policy.InputReader](), reflect.TypeFor[policy.Reserver](), reflect.TypeFor[policy.AllocationValidator]())
-}
-
-func (s *suite) cycleMethods(c policy.Cycle) {
-	s.methods(c, reflect.TypeFor[policy.Filter](), reflect.TypeFor[policy.Score](), reflect.TypeFor[policy.NormalizeScore](),
-		reflect.TypeFor[policy.Explainer](), reflect.TypeFor[policy.Signature](), reflect.TypeFor[policy.ScoreRows]())
 }

@@ -106,13 +106,19 @@ func (s *suite) prepareCases() bool {
 			return false
 		}
 	}
-	s.policyMethods(s.policy)
-	s.resources()
+	in := s.inputs()
+	for i, name := range in.Resources { // kube-scheduler could not be told to call for others
+		for _, err := range fields.ExtendedResource(field.NewPath("Inputs().Resources").Index(i), string(name)) {
+			s.fail("cycle", "", "%v", err)
+		}
+	}
+	s.methods(s.policy, reflect.TypeFor[policy.InputReader](), reflect.TypeFor[policy.Reserver](), reflect.TypeFor[policy.AllocationValidator]())
 	for _, c := range allCases(s.options) {
 		w := c.cluster.build(s.options.Extend)
 		prep := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view)
-		s.cycleMethods(prep.cycle)
-		switch invalid := prep.invalid(); {
+		s.methods(prep.cycle, reflect.TypeFor[policy.Filter](), reflect.TypeFor[policy.Score](), reflect.TypeFor[policy.NormalizeScore](),
+			reflect.TypeFor[policy.Explainer](), reflect.TypeFor[policy.Signature](), reflect.TypeFor[policy.ScoreRows]())
+		switch invalid := prep.invalid(in); {
 		case prep.panicked != "":
 			s.fail("survives", c.name, "Prepare %s", prep.panicked)
 			continue
@@ -120,7 +126,6 @@ func (s *suite) prepareCases() bool {
 			s.fail("cycle", c.name, "%s", invalid)
 			continue
 		}
-		s.declared(c, prep.cycle)
 		c.want = prep.evaluate(w.nodes, forward(len(w.nodes)))
 		if c.want.panicked != "" {
 			s.fail("survives", c.name, "%s", c.want.panicked)
@@ -140,30 +145,6 @@ func (s *suite) inputs() (in policy.Inputs) {
 	return in
 }
 
-// resources fails the rule if kube-scheduler could not be told to call for pods with a resource
-// that the policy allocates.
-func (s *suite) resources() {
-	for i, name := range s.inputs().Resources {
-		for _, err := range fields.ExtendedResource(field.NewPath("Inputs().Resources").Index(i), string(name)) {
-			s.fail("cycle", "", "%v", err)
-		}
-	}
-}
-
-// declared fails the rule if the Cycle does what the policy declares that it never does:
-// kube-scheduler would not call for it.
-func (s *suite) declared(c *testCase, cycle policy.Cycle) {
-	in := s.inputs()
-	_, filters := cycle.(policy.Filter)
-	_, scores := cycle.(policy.Score)
-	if filters && in.ScoreOnly {
-		s.fail("cycle", c.name, "the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", cycle)
-	}
-	if scores && in.FilterOnly {
-		s.fail("cycle", c.name, "the Cycle (%T) implements Score, and Inputs().FilterOnly is true: the weight of the policy does not count", cycle)
-	}
-}
-
 func (s *suite) exercised() {
 	if len(s.options.Pods) == 0 || len(s.options.Nodes) == 0 {
 		s.fail("exercised", "", "Options has %d Pods and %d Nodes: at least one of each is needed", len(s.options.Pods), len(s.options.Nodes))
@@ -174,7 +155,7 @@ func (s *suite) exercised() {
 
 func (s *suite) checkRules() {
 	rules := []func(*testCase){
-		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.without, s.allocations, s.scoreRows,
+		s.returned, s.repeatable, s.readOnly, s.scoreRange, s.without, s.allocations, s.scoreRows,
 	}
 	for _, rule := range rules {
 		for _, c := range s.cases {

@@ -48,7 +48,13 @@ func (s *suite) compare(rule, where, how string, nodes []*snapshot.Node, first, 
 	return d == ""
 }
 
-func (s *suite) verdicts(c *testCase) {
+// returned checks what Filter and Explain return.
+func (s *suite) returned(c *testCase) {
+	for _, line := range c.want.said {
+		if !explanation.MatchString(line) {
+			s.fail("explanation", c.name, "the line %q does not have the form <what>: <value>, without a full stop", line)
+		}
+	}
 	w, prep := s.fresh(c, s.policy)
 	for _, a := range []results{c.want, prep.evaluate(w.nodes, forward(len(w.nodes)))} {
 		for i, v := range a.verdicts {
@@ -88,14 +94,6 @@ func (s *suite) reason(where string, r *policy.Reason) {
 	}
 	if number.MatchString(r.Text) {
 		s.fail("reasons", where, "the text %q of %s contains a number: put numbers in Have and Want", r.Text, r.Code)
-	}
-}
-
-func (s *suite) explanations(c *testCase) {
-	for _, line := range c.want.said {
-		if !explanation.MatchString(line) {
-			s.fail("explanation", c.name, "the line %q does not have the form <what>: <value>, without a full stop", line)
-		}
 	}
 }
 

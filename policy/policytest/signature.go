@@ -59,21 +59,17 @@ func holds(n *snapshot.Node, uid types.UID) bool {
 // scoreRows compares ScoreRows with Score, for the nodes of the View.
 func (s *suite) scoreRows(c *testCase) {
 	w, prep := s.fresh(c, s.policy)
+	nodes := w.nodes[:w.known]
 	cycle, ok := prep.cycle.(policy.ScoreRows)
-	if !ok || w.known == 0 || slices.ContainsFunc(w.nodes, func(n *snapshot.Node) bool { return holds(n, c.pod.UID) }) {
+	if !ok || len(nodes) == 0 || slices.ContainsFunc(nodes, func(n *snapshot.Node) bool { return holds(n, c.pod.UID) }) {
 		return
 	}
-	name, got := c.name, prep.evaluate(w.nodes, forward(len(w.nodes)))
-	var rows []int32
-	var want []int64
-	for i, n := range w.nodes {
-		if got.panicked == "" && n.Row() >= 0 && w.view.At(n.Row()) == n {
-			rows, want = append(rows, int32(n.Row())), append(want, got.raw[i])
-		}
+	slices.Reverse(nodes)
+	name, want := c.name, prep.evaluate(nodes, forward(len(nodes))).raw
+	rows, scores := make([]int32, len(nodes)), make([]int64, len(nodes))
+	for i, n := range nodes {
+		rows[i] = int32(n.Row())
 	}
-	slices.Reverse(rows)
-	slices.Reverse(want)
-	scores := make([]int64, len(rows))
 	if crash := guard(func() { cycle.ScoreRows(rows, scores) }); crash != "" {
 		s.fail("survives", name, "ScoreRows %s", crash)
 	} else if !slices.Equal(scores, want) {

@@ -215,7 +215,8 @@ func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 		s := share{Holder: Holder{UID: c.Pod, Amount: c.Amount}}
 		if p := l.Pod(c.Pod); p != nil {
 			s.Namespace, s.Name, s.at = p.Namespace, p.Name, p.At
-			if s.size = gpuSizes(p.Annotations)[unit.Name]; s.size == 0 && p.At.Equal(l.LastAt) {
+			_, sizes := gpusIn(p.Annotations)
+			if s.size = sizes[unit.Name]; s.size == 0 && p.At.Equal(l.LastAt) {
 				s.size = unit.Capacity // the capacity was written together with this allocation
 			}
 		}

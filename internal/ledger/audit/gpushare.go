@@ -120,58 +120,45 @@ func limit(pod *corev1.Pod, name corev1.ResourceName) int64 {
 // least its limits.
 func gpuShares(pod *corev1.Pod) map[string]share {
 	memory := min(limit(pod, memoryResource), maxAmount)
-	total, _ := strconv.ParseInt(pod.Annotations[amountKey], 10, 64) // 0 without the annotation
-	total = min(max(total, memory), maxAmount)
-	indexes := gpuIndexes(pod.Annotations)
-	sizes := gpuSizes(pod.Annotations)
+	indexes, sizes := gpusIn(pod.Annotations)
+	amounts := allocation(pod.Annotations[annotationKey], memory)
+	if amounts == nil {
+		total, _ := strconv.ParseInt(pod.Annotations[amountKey], 10, 64) // 0 without the annotation
+		total = min(max(total, memory), maxAmount)
+		amounts = map[string]int64{}
+		for _, index := range indexes {
+			amounts[index] = (total + int64(len(indexes)) - 1) / int64(len(indexes))
+			if memory == 0 && sizes[index] > 0 { // the whole GPU
+				amounts[index] = sizes[index]
+			}
+		}
+	}
 	shares := map[string]share{}
-	add := func(index string, amount int64) {
+	for index, amount := range amounts {
 		shares[index] = share{Holder: Holder{pod.Namespace, pod.Name, pod.UID, amount}, size: sizes[index]}
-	}
-	if parts := allocation(pod.Annotations[annotationKey], memory); parts != nil {
-		for index, amount := range parts {
-			add(index, amount)
-		}
-		return shares
-	}
-	for _, index := range indexes {
-		if memory == 0 && sizes[index] > 0 { // the whole GPU
-			add(index, sizes[index])
-			continue
-		}
-		add(index, (total+int64(len(indexes))-1)/int64(len(indexes)))
 	}
 	return shares
 }
 
-// gpuIndexes returns the indices of the GPUs that the annotations name, at most maxGPUs.
-func gpuIndexes(annotations map[string]string) []string {
-	var indexes []string
+// gpusIn returns the indices of the GPUs that the annotations name, at most maxGPUs, and the sizes
+// that these had when they were allocated, by index; none if the annotations do not say.
+func gpusIn(annotations map[string]string) (indexes []string, sizes map[string]int64) {
 	for text := range strings.SplitSeq(annotations[indexKey], ",") {
-		if index, err := strconv.ParseUint(text, 10, 16); err == nil {
-			if indexes = append(indexes, strconv.FormatUint(index, 10)); len(indexes) == maxGPUs {
-				break
-			}
+		if index, err := strconv.ParseUint(text, 10, 16); err == nil && len(indexes) < maxGPUs {
+			indexes = append(indexes, strconv.FormatUint(index, 10))
 		}
 	}
-	return indexes
-}
-
-// gpuSizes returns the sizes of the GPUs when they were allocated, by index; nil if the annotations
-// do not say.
-func gpuSizes(annotations map[string]string) map[string]int64 {
-	indexes := gpuIndexes(annotations)
 	texts := strings.SplitN(annotations[sizeKey], ",", maxGPUs+1)
 	if len(texts) != len(indexes) {
-		return nil
+		return indexes, nil
 	}
-	sizes := map[string]int64{}
+	sizes = map[string]int64{}
 	for i, text := range texts {
 		if size, err := strconv.ParseInt(text, 10, 64); err == nil {
 			sizes[indexes[i]] = size
 		}
 	}
-	return sizes
+	return indexes, sizes
 }
 
 // allocation adds up, by GPU, what the annotation says each container holds. It returns nil unless
