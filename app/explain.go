@@ -191,7 +191,7 @@ func (o *explainOptions) waiting(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	responses, err := read(cmd, &o.service, new(replicas.Waits).Fetch)
+	responses, err := read(cmd, &o.service, replicas.FetchJSON[[]*ui.WaitingRow](ui.WaitingPodsPath))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/internal/ui"
 )
 
 // statusOf runs the command line as main does.
@@ -53,13 +55,15 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 			_, _ = w.Write([]byte(`{"known": false, "decisions": [{"verb": "filter"}]}`))
 		case r.URL.Path == "/decisions":
 			_, _ = w.Write([]byte(`[{"verb": "filter"}]`))
+		case r.URL.Path == ui.WaitingPodsPath:
+			_, _ = w.Write([]byte(`[]`))
 		default:
 			_, _ = w.Write([]byte(`{}`))
 		}
 	}))
 	defer admin.Close()
 	waiting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte(`{"cursor": "a-0-1", "changes": [{"uid": "1", "row": {"owner": "ns/Pod/web-1", "pod": "ns/web-1", "pods": 1}}]}`))
+		_, _ = w.Write([]byte(`[{"owner": "ns/Pod/web-1", "pod": "ns/web-1", "pods": 1}]`))
 	}))
 	defer waiting.Close()
 	noPaths := httptest.NewServer(http.NotFoundHandler())

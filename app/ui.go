@@ -148,7 +148,6 @@ type merger struct {
 	find    func(context.Context) ([]replicas.Replica, error)
 	context string
 	cache   replicas.Cache
-	waits   replicas.Waits
 
 	mu       sync.Mutex // one request of the page at a time reads from the replicas
 	found    []replicas.Replica
@@ -189,7 +188,7 @@ func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.mu.Unlock()
 		respond.JSON(w, r, merged, merged.Unstamped())
 	case ui.WaitingPath:
-		good, failed := replicas.Split(replicas.FetchAll(ctx, all, m.waits.Fetch))
+		good, failed := replicas.Split(replicas.FetchAll(ctx, all, replicas.FetchJSON[[]*ui.WaitingRow](ui.WaitingPodsPath)))
 		if len(good) == 0 {
 			noData(w, "replica "+failed[0].Replica+": "+replicas.Reason(failed[0].Err))
 			return

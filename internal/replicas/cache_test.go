@@ -6,13 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
 	"outboard.dev/outboard/internal/replicas"
 	"outboard.dev/outboard/internal/respond"
-	"outboard.dev/outboard/internal/ui"
 )
 
 // responder is a replica in memory.
@@ -83,35 +81,6 @@ func TestCache(t *testing.T) {
 		t.Errorf("a request with an ETag of its own: %v, %v", res, err)
 	} else {
 		_, _ = io.Copy(io.Discard, res.Body)
-	}
-}
-
-// Each replica is asked for what has changed since its own cursor, until there is nothing more.
-func TestWaits(t *testing.T) {
-	responses := map[string]string{
-		"":    `{"cursor":"a-1","reset":true,"more":true,"changes":[{"uid":"1","row":{"pod":"ns/p1"}},{"uid":"2","row":{"pod":"ns/p2"}}]}`,
-		"a-1": `{"cursor":"a-2","changes":[{"uid":"1"},{"uid":"3","row":{"pod":"ns/p3"}}]}`,
-		"a-2": `{"cursor":"b-1","reset":true,"changes":[{"uid":"4","row":{"pod":"ns/p4"}}]}`,
-		"b-1": `{"cursor":"b-1","changes":[]}`,
-	}
-	r := served("a", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != ui.ChangesPath {
-			http.NotFound(w, r)
-			return
-		}
-		fmt.Fprint(w, responses[r.URL.Query().Get("after")])
-	})
-	var waits replicas.Waits
-	for _, want := range []string{"ns/p2 ns/p3", "ns/p4", "ns/p4"} {
-		response := replicas.FetchAll(t.Context(), []replicas.Replica{r}, waits.Fetch)[0]
-		var pods []string
-		for _, row := range response.Value {
-			pods = append(pods, row.Pod)
-		}
-		slices.Sort(pods)
-		if got := strings.Join(pods, " "); got != want || response.Err != nil {
-			t.Errorf("got %q, %v, want %q", got, response.Err, want)
-		}
 	}
 }
 

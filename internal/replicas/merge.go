@@ -26,12 +26,10 @@ func Decisions(responses []Response[[]*decision.Record], limit int) []*decision.
 // Explanation merges explanations of one pod, of which there is at least one: the latest decisions
 // of all replicas, at most limit, and the rest of the replica that knows most about the pod. All
 // replicas read the same cluster, so the rest differs only for a moment, or if a replica cannot
-// read it, except that each replica requeues the pods that it rejected itself, and reads signals
-// itself.
+// read it, except that each replica requeues the pods that it rejected itself.
 func Explanation(responses []Response[*explain.Document], limit int) *explain.Document {
 	best := slices.MaxFunc(responses, func(a, b Response[*explain.Document]) int { return cmp.Compare(knows(a.Value), knows(b.Value)) }).Value
 	merged := *best
-	merged.Signals = slices.Clone(merged.Signals)
 	var decisions []Response[[]*decision.Record]
 	for _, r := range responses {
 		merged.Replicas = append(merged.Replicas, r.Replica)
@@ -42,9 +40,6 @@ func Explanation(responses []Response[*explain.Document], limit int) *explain.Do
 		if merged.Node == "" && merged.Reason != nil && r.Value.Reason != nil && r.Value != best {
 			merged.Reason.Merge(*r.Value.Reason)
 		}
-	}
-	for i := range merged.Signals {
-		merged.Signals[i] = worst(responses, merged.Signals[i].Name)
 	}
 	return &merged
 }
@@ -62,29 +57,6 @@ func knows(d *explain.Document) int {
 		return 1
 	}
 	return 0
-}
-
-// worst returns the signal as the replica reads it whose reading fails, or else has the most stale
-// values. The error has the name of the replica.
-func worst(responses []Response[*explain.Document], name string) explain.Signal {
-	var all []explain.Signal
-	for _, r := range responses {
-		for _, s := range r.Value.Signals {
-			if s.Name != name {
-				continue
-			}
-			if s.Error != "" {
-				s.Error = "replica " + r.Replica + ": " + s.Error
-			}
-			all = append(all, s)
-		}
-	}
-	return slices.MaxFunc(all, func(a, b explain.Signal) int {
-		if failed := cmp.Compare(min(len(a.Error), 1), min(len(b.Error), 1)); failed != 0 {
-			return failed
-		}
-		return cmp.Compare(a.Stale, b.Stale)
-	})
 }
 
 // MostCommon returns the value that most replicas respond, of which there is at least one, and the

@@ -78,11 +78,6 @@ func TestExplanation(t *testing.T) {
 			explain.Document{Known: true, Reason: rejected(3, 1)},
 			explain.Document{Known: true, Reason: rejected(3, 1)},
 		},
-		"a signal that one cannot read": {
-			explain.Document{Signals: []explain.Signal{{Name: "load", Stale: 3}, {Name: "price", Stale: 1}}},
-			explain.Document{Signals: []explain.Signal{{Name: "load", Error: "refused"}, {Name: "price", Stale: 2}}},
-			explain.Document{Signals: []explain.Signal{{Name: "load", Error: "replica b: refused"}, {Name: "price", Stale: 2}}},
-		},
 	} {
 		got := replicas.Explanation([]replicas.Response[*explain.Document]{{Replica: "a", Value: &tt.a}, {Replica: "b", Value: &tt.b}}, 6)
 		tt.want.Replicas = []string{"a", "b"}

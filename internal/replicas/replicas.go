@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/internal/portforward"
+	"outboard.dev/outboard/internal/respond"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -124,6 +125,18 @@ func FetchAll[T any](ctx context.Context, all []Replica, fetch Fetch[T]) []Respo
 	}
 	group.Wait()
 	return responses
+}
+
+// FetchJSON returns a function that reads the JSON at the path of a replica, which may have a
+// query.
+func FetchJSON[T any](path string) Fetch[T] {
+	return func(ctx context.Context, client *http.Client, admin string) (value T, err error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, admin+path, nil)
+		if err != nil {
+			return value, err
+		}
+		return value, respond.Read(client, req, &value)
+	}
 }
 
 // Split separates the responses with a value from those with an error.

@@ -24,7 +24,7 @@ const (
 	HistoryPath  = "/api/history"  // History
 	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Tried
 
-	ChangesPath = "/api/waiting/changes" // ?after=CURSOR: WaitingChanges
+	WaitingPodsPath = "/api/waiting/pods" // a WaitingRow for each pod, to merge those of all replicas
 )
 
 // Overview says what runs, and whether it is well.
@@ -266,26 +266,6 @@ type WaitingRow struct {
 	// kube-scheduler last called.
 	Requeues int       `json:"requeues"`
 	LastCall time.Time `json:"lastCall,omitzero"`
-}
-
-// WaitingChanges are what has changed in the waiting pods since another response, to merge them
-// with those of other replicas.
-type WaitingChanges struct {
-	// Cursor is the query parameter after for the next changes; without one, all pods that wait are
-	// changes.
-	Cursor string `json:"cursor"`
-	// Reset is true if the changes are not those after the cursor of the request, but all pods that
-	// wait. Those that the reader knows are obsolete.
-	Reset bool `json:"reset,omitempty"`
-	// More is true if there are more changes now.
-	More    bool            `json:"more,omitempty"`
-	Changes []WaitingChange `json:"changes"`
-}
-
-// WaitingChange is a pod that has begun to wait, waits for another reason, or waits no longer.
-type WaitingChange struct {
-	UID string      `json:"uid"`
-	Row *WaitingRow `json:"row,omitempty"` // for this pod alone; nil: it waits no longer
 }
 
 // Held says who holds what, by the ledgers and ResourceClaims, and where the audit finds that

@@ -89,7 +89,7 @@ func Handlers(s Source) map[string]http.Handler {
 		"GET " + WaitingPath: kept.handler(func() any { return waiting.state() }, func(r *http.Request) (any, any) {
 			return Group(waiting.rows(), QueryOf(r.URL.Query())), nil
 		}),
-		"GET " + ChangesPath: kept.handler(always, func(r *http.Request) (any, any) { return waiting.since(r.URL.Query().Get("after")), nil }),
+		"GET " + WaitingPodsPath: kept.handler(func() any { return waiting.state() }, func(*http.Request) (any, any) { return waiting.rows(), nil }),
 		"GET " + HeldPath: kept.handler(s.audited, func(r *http.Request) (any, any) {
 			h := holding.Load()
 			if c := s.Config(); h == nil || h.config != c {

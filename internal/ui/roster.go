@@ -1,11 +1,7 @@
 package ui
 
 import (
-	"fmt"
 	"slices"
-	"sort"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,24 +12,16 @@ import (
 	"outboard.dev/outboard/internal/pending"
 )
 
-// maxChanges bounds the pods of one response with changes, so that each takes little time.
-const maxChanges = 1000
-
 // roster has a row for each pod that waits. It makes a row again only when the pod or its rejection
-// has changed, and remembers the order of the changes, so that a reader can follow them. It is safe
-// for concurrent use.
+// has changed. It is safe for concurrent use.
 type roster struct {
 	source *Source
-	epoch  string // of this roster, in cursors
 
-	mu      sync.Mutex
-	made    waitingState // of what the rows were made
-	round   int          // of the latest update
-	pods    map[types.UID]*waitingPod
-	sorted  []*waitingPod // longest first
-	changes []change      // in order of seq; of a pod, all but the last one are obsolete
-	seq     uint64        // of the latest change
-	dropped uint64        // a reader that has not read this change has missed pods that wait no longer
+	mu     sync.Mutex
+	made   waitingState // of what the rows were made
+	round  int          // of the latest update
+	pods   map[types.UID]*waitingPod
+	sorted []*waitingPod // longest first
 }
 
 // waitingState identifies what the waiting pods are.
@@ -42,15 +30,14 @@ type waitingState struct {
 	version [2]uint64
 }
 
-// waitingPod is a pod that waits, or has waited.
+// waitingPod is a pod that waits.
 type waitingPod struct {
 	uid      types.UID
 	object   *corev1.Pod
 	profiles []*config.Profile
 	calls    []call      // one for each profile
 	mistaken bool        // by the hints, which the nodes can change
-	row      *WaitingRow // replaced, not changed; nil: it waits no longer
-	seq      uint64      // of its latest change
+	row      *WaitingRow // replaced, not changed
 	round    int         // in which it was last found
 }
 
@@ -60,13 +47,8 @@ type call struct {
 	requeues int
 }
 
-type change struct {
-	seq uint64
-	of  *waitingPod
-}
-
 func newRoster(s *Source) *roster {
-	return &roster{source: s, epoch: strconv.FormatInt(time.Now().UnixNano(), 36), pods: map[types.UID]*waitingPod{}}
+	return &roster{source: s, pods: map[types.UID]*waitingPod{}}
 }
 
 // state identifies what the rows are now.
@@ -121,15 +103,9 @@ func (r *roster) update() {
 			return false
 		}
 		delete(r.pods, p.uid)
-		p.row = nil
-		r.changed(p)
 		return true
 	})
 	slices.SortFunc(r.sorted, func(a, b *waitingPod) int { return longest(a.row, b.row) })
-	if len(r.changes) > 4*len(r.sorted)+maxChanges {
-		r.changes = slices.DeleteFunc(r.changes, func(c change) bool { return c.seq != c.of.seq || c.of.row == nil })
-		r.dropped = r.seq
-	}
 }
 
 // found makes the row of the pod, unless it is as it was. again is true if the profiles may be
@@ -170,42 +146,5 @@ func (r *roster) found(pod *corev1.Pod, again bool, hints func(*corev1.Pod) []st
 			p.mistaken, row.Text, row.Nearest = true, mistakes[0], nil
 		}
 	}
-	if changed || row.Text != p.row.Text {
-		p.row = row
-		r.changed(p)
-	}
-}
-
-func (r *roster) changed(p *waitingPod) {
-	r.seq++
-	p.seq = r.seq
-	r.changes = append(r.changes, change{r.seq, p})
-}
-
-// since returns the changes after the cursor of an earlier response. A cursor has the latest change
-// when its reader began with all pods, and the latest one that the reader has read.
-func (r *roster) since(cursor string) WaitingChanges {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.update()
-	var epoch string
-	var began, after uint64
-	n, _ := fmt.Sscanf(strings.ReplaceAll(cursor, "-", " "), "%s %d %d", &epoch, &began, &after)
-	w := WaitingChanges{Changes: []WaitingChange{}, Reset: n < 3 || epoch != r.epoch || max(began, after) < r.dropped}
-	if w.Reset {
-		began, after = r.seq, 0
-	}
-	first := sort.Search(len(r.changes), func(i int) bool { return r.changes[i].seq > after })
-	for _, c := range r.changes[first:] {
-		if c.seq != c.of.seq {
-			continue // it has changed again
-		}
-		if w.More = len(w.Changes) == maxChanges; w.More {
-			break
-		}
-		after = c.seq
-		w.Changes = append(w.Changes, WaitingChange{UID: string(c.of.uid), Row: c.of.row})
-	}
-	w.Cursor = fmt.Sprintf("%s-%d-%d", r.epoch, began, after)
-	return w
+	p.row = row
 }

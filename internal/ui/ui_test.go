@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -314,73 +313,6 @@ func TestWaitingOrder(t *testing.T) {
 	}
 	if w := ui.Group(pods, ui.QueryOf(url.Values{"limit": {"99999"}})); len(w.Rows) != 500 {
 		t.Errorf("%d rows, at most 500", len(w.Rows))
-	}
-}
-
-// A reader of changes knows the same pods as one who reads all of them, whatever happens between its requests.
-func TestWaitingChanges(t *testing.T) {
-	w := newWorld(t)
-	handlers := ui.Handlers(w.source())
-	known, cursor, resets := map[string]ui.WaitingRow{}, "", 0
-	read := func() {
-		for more := true; more; {
-			changes := decode[ui.WaitingChanges](t, get(t, handlers, ui.ChangesPath+"?after="+cursor))
-			if changes.Reset {
-				clear(known)
-				resets++
-			}
-			for _, c := range changes.Changes {
-				if delete(known, c.UID); c.Row != nil {
-					known[c.UID] = *c.Row
-				}
-			}
-			cursor, more = changes.Cursor, changes.More
-		}
-	}
-	random := rand.New(rand.NewPCG(3, 4))
-	for round := range 60 {
-		for range 1 + random.IntN(400) {
-			switch n := len(w.unbound); {
-			case n == 0 || n < 2500 && random.IntN(3) == 0:
-				w.pod(fmt.Sprint("p", len(w.pods)), "", 1+random.IntN(9))
-			case random.IntN(4) == 0: // it is bound or deleted
-				i := random.IntN(n)
-				w.unbound = slices.Delete(slices.Clone(w.unbound), i, i+1)
-				w.version[0]++
-			default:
-				p := w.unbound[random.IntN(n)]
-				w.rejected[p.UID] = requeue.Status{Since: noon, LastCall: noon.Add(time.Duration(round) * time.Second), Requeues: round, Rejection: decision.Rejection{Code: fmt.Sprint("C", random.IntN(5))}}
-				w.version[1]++
-			}
-		}
-		if round == 40 {
-			handlers = ui.Handlers(w.source()) // the process has started again
-		}
-		if round%4 == 3 { // otherwise several rounds are read at once
-			read()
-			all := decode[ui.Waiting](t, get(t, handlers, ui.WaitingPath+"?limit=500"))
-			reasons := map[string]int{}
-			for _, row := range known {
-				reasons[row.Reason]++
-			}
-			for _, r := range all.Reasons {
-				if reasons[r.Code] != r.Pods {
-					t.Fatalf("round %d: %d pods for reason %s, want %d", round, reasons[r.Code], r.Code, r.Pods)
-				}
-			}
-			for _, row := range all.Rows {
-				row.Title = "" // which changes do not have
-				if diff := cmp.Diff(row, known[row.Pod[len("team/"):]]); diff != "" {
-					t.Fatalf("round %d:\n%s", round, diff)
-				}
-			}
-			if len(known) != all.Pods {
-				t.Fatalf("round %d: %d pods, want %d", round, len(known), all.Pods)
-			}
-		}
-	}
-	if resets < 2 {
-		t.Errorf("began %d times with all pods, want at first and after the restart", resets)
 	}
 }
 
