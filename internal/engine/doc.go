@@ -54,7 +54,8 @@
 // Candidates are evaluated in the order of kube-scheduler's preference: fewest violations of
 // budgets, then the lowest priority of the most important victim, then the lowest sum of
 // priorities. Step 3 starts when steps 1 and 2 are done for all. [PreemptRequest.Enough] can end
-// the evaluation as soon as one candidate is found: those not evaluated by then are dropped.
+// the evaluation as soon as one candidate with victims is found: those not evaluated by then are
+// dropped.
 //
 // # Nominated pods
 //

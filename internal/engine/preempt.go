@@ -14,8 +14,8 @@ type PreemptRequest struct {
 	Request    // its Nodes are not read
 	Candidates []Candidate
 	// Enough, if not nil, returns true when the response is due: no further candidate is evaluated
-	// once one is found, and sets of victims are not made smaller. The engine calls it repeatedly.
-	// Once true, it stays true.
+	// once one with victims is found, and sets of victims are not made smaller. The engine calls it
+	// repeatedly. Once true, it stays true.
 	Enough func() bool
 }
 
@@ -107,7 +107,8 @@ func (p *preemption) evaluate(candidates []Candidate) ([]victimSearch, error) {
 		if err := p.stopped(); err != nil {
 			return nil, err // the last search may be incomplete
 		}
-		found = found || s.candidate.Dropped == ""
+		// kube-scheduler drops a candidate for which no extender names victims.
+		found = found || s.candidate.Dropped == "" && len(s.candidate.Victims)+len(s.chosen) > 0
 	}
 	for _, i := range order {
 		if p.enough() {

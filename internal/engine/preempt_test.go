@@ -530,6 +530,7 @@ func TestPreemptAmongPodsThatDoNotMatter(t *testing.T) {
 // no more candidates.
 func TestPreemptInTime(t *testing.T) {
 	s := readScene(t, `
+		node n0 devices=4
 		node n1 devices=4
 		node n2 devices=4
 		node n3 devices=4
@@ -541,6 +542,7 @@ func TestPreemptInTime(t *testing.T) {
 		pod n4/e priority=1 device=0 uses=2
 		pod n4/f priority=10 device=0 uses=2
 		incoming priority=10 uses=4`, `
+		n0:
 		n1: a
 		n2: b, c
 		n3: d violations=1
@@ -550,9 +552,10 @@ func TestPreemptInTime(t *testing.T) {
 		kept  string
 		late  string
 	}{
-		{0, "n2", "n1 n3"}, // the engine evaluates n4 first, but a pod of the same priority stays
-		{1, "n1 n2", "n3"},
-		{9, "n1 n2 n3", ""},
+		// The engine evaluates n0 and n4 first, but kube-scheduler evicts no pods on n0, and a pod of the same priority stays on n4.
+		{0, "n0 n2", "n1 n3"},
+		{1, "n0 n1 n2", "n3"},
+		{9, "n0 n1 n2 n3", ""},
 	} {
 		var result engine.Result
 		asked := 0
