@@ -110,7 +110,7 @@ func readTrace(t *testing.T) (*simulate.World, []*corev1.Pod) {
 func traceConfiguration(strategy string) []byte {
 	text, err := json.Marshal(object{
 		"apiVersion": config.APIVersion, "kind": config.Kind, "serving": object{"insecure": true}, "admin": object{"address": "127.0.0.1:0"}, "log": object{"level": "Error"},
-		"profiles": []object{{"policies": []object{
+		"profiles": []object{{"managedResources": []object{}, "shortlist": 0, "policies": []object{
 			{"type": observerType, "weight": 0},
 			{"type": "GPUMemory", "weight": 1, "config": object{"multiGPU": true, "scoringStrategy": object{"type": strategy}}},
 		}}},
