@@ -83,7 +83,7 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	watcher, err := filewatch.New(filewatch.Options{
 		Paths:    []string{file},
 		OnChange: func(contents map[string][]byte) { s.Reload(contents[file]) },
-		OnError:  s.WatchFailed,
+		OnError:  s.ReloadFailed,
 	})
 	if err != nil {
 		return err

@@ -146,7 +146,7 @@ func (h *host) start(ctx context.Context, a arguments, c *config.Config, handle 
 		watcher, err := filewatch.New(filewatch.Options{
 			Paths:    []string{a.ConfigFile},
 			OnChange: func(contents map[string][]byte) { p.service.Reload(contents[a.ConfigFile]) },
-			OnError:  p.service.WatchFailed,
+			OnError:  p.service.ReloadFailed,
 		})
 		if err != nil {
 			return nil, err

@@ -209,6 +209,7 @@ func (p *pki) file(name string) string { return filepath.Join(p.dir, name) }
 func (p *pki) options(allowed ...string) *server.TLSOptions {
 	return &server.TLSOptions{
 		CertFile: p.file("tls.crt"), KeyFile: p.file("tls.key"), ClientCAFile: p.file("ca.crt"), AllowedClients: allowed,
+		ReloadInterval: 20 * time.Millisecond,
 	}
 }
 

@@ -93,8 +93,7 @@ type TLSOptions struct {
 	// not read the body.
 	Refused func(w http.ResponseWriter, r *http.Request, err error) bool
 
-	// ReloadInterval is how often the files are read, in addition to notifications of the file
-	// system. Default: 10 s.
+	// ReloadInterval is how often the files are read. Default: 1 s.
 	ReloadInterval time.Duration
 }
 

@@ -125,10 +125,6 @@ func (s *Server) reload(files map[string][]byte) {
 }
 
 func (s *Server) reloadFailed(err error) {
-	if errors.Is(err, filewatch.ErrNoNotifications) {
-		s.opts.Logger.Warn("cannot watch the TLS files", "error", err)
-		return
-	}
 	s.metrics.reloads.WithLabelValues(reloadError).Inc()
 	s.opts.Logger.Error("cannot reload the TLS files; the previous ones stay in use", "error", err)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/filewatch"
 )
 
 const (
@@ -131,13 +130,13 @@ func (s *Service) reloadLocked(data []byte) {
 	s.retry = nil
 	c, err := config.Parse(s.options.File, data, s.options.Types)
 	if err != nil {
-		s.reloadFailed(err)
+		s.ReloadFailed(err)
 		return
 	}
 	p, err := s.prepare(c)
 	if err != nil {
 		s.retry = data
-		s.reloadFailed(err)
+		s.ReloadFailed(err)
 		return
 	}
 	compared := s.compare(c)
@@ -207,16 +206,8 @@ func (s *Service) prepare(c *config.Config) (*Profiles, error) {
 	return p, nil
 }
 
-// WatchFailed records that the configuration file cannot be watched or read.
-func (s *Service) WatchFailed(err error) {
-	if errors.Is(err, filewatch.ErrNoNotifications) {
-		s.logger.Warn("cannot watch the configuration file; polling it", "error", err)
-		return
-	}
-	s.reloadFailed(err)
-}
-
-func (s *Service) reloadFailed(err error) {
+// ReloadFailed records that the configuration file cannot be read or used.
+func (s *Service) ReloadFailed(err error) {
 	s.reloads.failed(err)
 	s.logger.Error("cannot reload the configuration; the previous one stays in force", "error", Listed(err))
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/filewatch"
 )
 
 // reloading is a service without a cluster, and its log.
@@ -148,8 +147,6 @@ func TestFailedReloadShows(t *testing.T) {
 	shows("broken", 0, `profiles[0].polices: Unknown field: did you mean "policies"?`)
 	r.says(good, "reloaded the configuration")
 	shows("mended", 1, "")
-	r.WatchFailed(filewatch.ErrNoNotifications)
-	shows("polling", 1, "")
 	for outcome, want := range map[string]float64{"success": 1, "error": 1} {
 		if got := testutil.ToFloat64(r.reloads.total.WithLabelValues(outcome)); got != want {
 			t.Errorf("%v reloads with outcome %s, want %v", got, outcome, want)
