@@ -172,9 +172,7 @@ func (o *explainOptions) decisions(cmd *cobra.Command) error {
 		return err
 	}
 	query := url.Values{"namespace": {namespace}, "limit": {strconv.Itoa(o.limit)}}
-	responses, err := read(cmd, &o.service, func(ctx context.Context, client *http.Client, admin string) ([]*decision.Record, error) {
-		return explain.FetchDecisions(ctx, client, admin, query)
-	})
+	responses, err := read(cmd, &o.service, replicas.FetchJSON[[]*decision.Record](explain.DecisionsPath+"?"+query.Encode()))
 	if err != nil {
 		return err
 	}

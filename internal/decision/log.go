@@ -139,8 +139,8 @@ func (l *Log) Latest(limit int, selects func(*Record) bool) []*Record {
 // Query selects records of a pod.
 type Query struct {
 	Namespace, Name string
-	// UID and Profile are those of the records; "" selects any.
-	UID, Profile string
+	// UID is that of the records; "" selects any.
+	UID string
 	// Node is the node that was chosen for the pod; "" if unknown. The latest record of each
 	// profile that scored nodes contains how the node compares ([Record.Chosen]), while the scores
 	// are kept.
@@ -169,7 +169,7 @@ func (l *Log) find(q Query, bound bool) []*Record {
 	var scored []string // profiles
 	for e := l.pods[podKey{q.Namespace, q.Name}]; e != nil && len(records) < q.Limit; e = e.older {
 		r := e.record
-		if q.UID != "" && q.UID != r.Pod.UID || q.Profile != "" && q.Profile != r.Profile {
+		if q.UID != "" && q.UID != r.Pod.UID {
 			continue
 		}
 		if len(r.Top) > 0 && r.Error == "" && !slices.Contains(scored, r.Profile) {

@@ -55,12 +55,9 @@ func TestLogFind(t *testing.T) {
 				if rapid.Bool().Draw(t, "by UID") {
 					q.UID = fmt.Sprint(few.Draw(t, "uid"))
 				}
-				if rapid.Bool().Draw(t, "by profile") {
-					q.Profile = fmt.Sprint("/", few.Draw(t, "profile"))
-				}
 				want := []*decision.Record{}
 				for _, r := range latest {
-					if r.Pod.Name == q.Name && (q.UID == "" || r.Pod.UID == q.UID) && (q.Profile == "" || r.Profile == q.Profile) && len(want) < q.Limit {
+					if r.Pod.Name == q.Name && (q.UID == "" || r.Pod.UID == q.UID) && len(want) < q.Limit {
 						want = append(want, r)
 					}
 				}

@@ -1,10 +1,8 @@
 package explain
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 
 	"outboard.dev/outboard/internal/decision"
 )
@@ -15,8 +13,8 @@ const DecisionsPath = "/decisions"
 // DefaultLatest is the default number of decisions about all pods.
 const DefaultLatest = 20
 
-// DecisionsHandler serves GET requests with the query parameters namespace and profile, of which an
-// absent one selects all, and limit. The response is a list of the latest decisions, latest first.
+// DecisionsHandler serves GET requests with the query parameters namespace, which selects all if it is
+// absent, and limit. The response is a list of the latest decisions, latest first.
 func DecisionsHandler(log *decision.Log) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -25,16 +23,10 @@ func DecisionsHandler(log *decision.Log) http.Handler {
 			http.Error(w, "limit: "+err.Error(), http.StatusBadRequest)
 			return
 		}
-		namespace, profile := q.Get("namespace"), q.Get("profile")
+		namespace := q.Get("namespace")
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(log.Latest(n, func(r *decision.Record) bool {
-			return (namespace == "" || r.Pod.Namespace == namespace) && (profile == "" || r.Profile == profile)
+			return namespace == "" || r.Pod.Namespace == namespace
 		}))
 	})
-}
-
-// FetchDecisions reads the latest decisions from a running service. query holds the parameters of
-// DecisionsHandler.
-func FetchDecisions(ctx context.Context, client *http.Client, admin string, query url.Values) (records []*decision.Record, err error) {
-	return records, read(ctx, client, admin, DecisionsPath, query, &records)
 }

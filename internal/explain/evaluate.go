@@ -27,16 +27,8 @@ const (
 
 // question is what an evaluation is about, except the pod itself.
 type question struct {
-	profile, node string // "": all
-	nodes         int
-}
-
-// by names whose policies decide.
-func (q question) by() string {
-	if q.profile == "" {
-		return "Outboard's policies"
-	}
-	return "profile " + q.profile + " alone"
+	node  string // "": all
+	nodes int
 }
 
 // evaluation is what the engines say about a pod in one View. It is shared.
@@ -113,8 +105,8 @@ func (v *evaluator) evaluate(ctx context.Context, engines map[string]*engine.Eng
 
 // add adds to the document what the engines say about the pod now, and what is known of it without
 // them. The error is that of ctx.
-func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*engine.Engine, pod *corev1.Pod, q question) error {
-	e, err := v.evaluate(ctx, engines, pod, q)
+func (v *evaluator) add(ctx context.Context, doc *Document, pod *corev1.Pod, q question) error {
+	e, err := v.evaluate(ctx, v.source.Engines(), pod, q)
 	if err != nil {
 		return err
 	}
@@ -122,7 +114,7 @@ func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*
 	if pod.Spec.NodeName == "" {
 		doc.Hints = v.source.Hints()(pod)
 	}
-	doc.Change = doc.change(q.by())
+	doc.Change = doc.change()
 	return nil
 }
 

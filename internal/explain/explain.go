@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -191,10 +190,9 @@ type Source struct {
 	Signals func() []Signal
 }
 
-// Handler serves GET requests with the query parameters namespace, pod (required), profile, node,
-// decisions and nodes. The response has an ETag. What the engines say about the pod is kept until
-// the View, the pod or the engines change. If there is no such profile, the status is 404, and the
-// response lists the profiles.
+// Handler serves GET requests with the query parameters namespace, pod (required), node, decisions
+// and nodes. The response has an ETag. What the engines say about the pod is kept until the View,
+// the pod or the engines change.
 func Handler(s Source) http.Handler {
 	evaluator := newEvaluator(s)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -212,12 +210,6 @@ func Handler(s Source) http.Handler {
 		nodes, err := limit(q.Get("nodes"), DefaultNodes)
 		if err != nil {
 			http.Error(w, "nodes: "+err.Error(), http.StatusBadRequest)
-			return
-		}
-		profile := q.Get("profile")
-		engines := s.Engines()
-		if _, ok := engines[profile]; !ok && profile != "" {
-			http.Error(w, fmt.Sprintf("there is no profile %q: the profiles are %s", profile, strings.Join(slices.Sorted(maps.Keys(engines)), ", ")), http.StatusNotFound)
 			return
 		}
 		doc := Document{Pod: namespace + "/" + name}
@@ -247,17 +239,17 @@ func Handler(s Source) http.Handler {
 					doc.Uncalled = s.Uncalled(pod)
 				}
 				doc.Holds = engine.HeldBy(view, pod.UID, view.Node(doc.Node))
-				if err := evaluator.add(r.Context(), &doc, engines, pod, question{profile, q.Get("node"), nodes}); err != nil {
+				if err := evaluator.add(r.Context(), &doc, pod, question{q.Get("node"), nodes}); err != nil {
 					http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
 					return
 				}
 			}
 		}
-		doc.Decisions = s.Log.Find(decision.Query{Namespace: namespace, Name: name, UID: uid, Profile: profile, Node: doc.Node, Limit: decisions})
+		doc.Decisions = s.Log.Find(decision.Query{Namespace: namespace, Name: name, UID: uid, Node: doc.Node, Limit: decisions})
 		if s.Signals != nil {
 			doc.Signals = s.Signals()
 		}
-		doc.Verdict = doc.verdict(question{profile: profile}.by())
+		doc.Verdict = doc.verdict()
 		respond.JSON(w, r, doc, nil)
 	})
 }
@@ -278,7 +270,7 @@ func (d *Document) scheduled(pod *corev1.Pod) {
 
 // now sets what the profiles say about the pod now, each by itself and together.
 func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q question) {
-	only, node, limit, pod := q.profile, q.node, q.nodes, e.pod
+	node, pod := q.node, e.pod
 	nodes, excluded := s.callNodes(view, pod, node)
 	says := map[string][]engine.Explanation{}
 	var profiles []Profile
@@ -287,9 +279,6 @@ func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q q
 		reason, _ = s.Reason(view, pod)
 	}
 	for path, asked := range e.engines {
-		if only != "" && only != path {
-			continue
-		}
 		if s.Manages != nil && !s.Manages(path, pod) {
 			profiles = append(profiles, Profile{Profile: path, Unmanaged: true})
 			continue
@@ -319,7 +308,7 @@ func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q q
 		if node != "" {
 			explanations = slices.DeleteFunc(explanations, func(x engine.Explanation) bool { return x.Node != node })
 		}
-		p.Explanations = explanations[:min(limit, len(explanations))]
+		p.Explanations = explanations[:min(q.nodes, len(explanations))]
 		for i := range p.Explanations {
 			if x := &p.Explanations[i]; x.Fits {
 				x.Gets = asked.Holdings(view, pod, view.Node(x.Node), time.Now())

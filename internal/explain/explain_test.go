@@ -300,13 +300,3 @@ func TestWhereItIsAndWhy(t *testing.T) {
 		}
 	}
 }
-
-// A profile that does not exist is an error, even for an unknown pod.
-func TestUnknownProfile(t *testing.T) {
-	server := httptest.NewServer(explain.Handler(explain.Source{Log: decision.NewLog(1), Engines: engines(t), View: func(types.UID) *snapshot.View { return new(snapshot.View) }, Pod: unbound(corev1.PodSpec{})}))
-	defer server.Close()
-	_, err := explain.Fetch(t.Context(), server.Client(), server.URL, url.Values{"pod": {"web"}, "profile": {"/typo"}})
-	if err == nil || !strings.Contains(err.Error(), `there is no profile "/typo": the profiles are /`) {
-		t.Errorf("got %v", err)
-	}
-}

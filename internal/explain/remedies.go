@@ -28,7 +28,7 @@ func (d *Document) remedies(b *strings.Builder) {
 
 // change returns the smallest change with which the pod would fit, or why there is none; "" if no
 // profile was asked.
-func (d *Document) change(by string) string {
+func (d *Document) change() string {
 	failure := d.failure()
 	switch {
 	case d.Fits == nil:
@@ -40,7 +40,7 @@ func (d *Document) change(by string) string {
 	case failure != "":
 		return failure
 	case d.Fits.Fit > 0:
-		return fmt.Sprintf("on %d of %d nodes now, by %s", d.Fits.Fit, d.Fits.Nodes, by)
+		return fmt.Sprintf("on %d of %d nodes now, by Outboard's policies", d.Fits.Fit, d.Fits.Nodes)
 	}
 	return "not by a single change"
 }

@@ -3,7 +3,6 @@ package explain
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,8 +21,12 @@ import (
 // Fetch reads an explanation from a running service. admin is its admin address as a URL
 // (http://127.0.0.1:8081); query holds the parameters of Handler.
 func Fetch(ctx context.Context, client *http.Client, admin string, query url.Values) (*Document, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(admin, "/")+Path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("admin address %q: %w", admin, err)
+	}
 	doc := new(Document)
-	return doc, read(ctx, client, admin, Path, query, doc)
+	return doc, respond.Read(client, req, doc)
 }
 
 // Try asks a running service where the pods of a manifest would fit: see [TryHandler].
@@ -34,26 +37,7 @@ func Try(ctx context.Context, client *http.Client, admin string, manifest []byte
 	}
 	req.Header.Set("Content-Type", "application/yaml")
 	tried := new(Tried)
-	return tried, send(client, req, admin, query, tried)
-}
-
-// read reads the response at the path of the admin address.
-func read(ctx context.Context, client *http.Client, admin, path string, query url.Values, into any) error {
-	target := strings.TrimRight(admin, "/") + path + "?" + query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return fmt.Errorf("admin address %q: %w", admin, err)
-	}
-	return send(client, req, admin, query, into)
-}
-
-// send sends the request, and reads the JSON of the response.
-func send(client *http.Client, req *http.Request, admin string, query url.Values, into any) error {
-	err := respond.Read(client, req, into)
-	if refused := (*respond.Refused)(nil); errors.As(err, &refused) && refused.Code == http.StatusNotFound && query.Get("profile") == "" {
-		return fmt.Errorf("the service at %s explains nothing (status 404): its address must be the admin address of outboard serve", admin)
-	}
-	return err
+	return tried, respond.Read(client, req, tried)
 }
 
 // Text writes the document as text. The error is that of w.

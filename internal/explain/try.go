@@ -66,7 +66,7 @@ func (t *Tried) Text(w io.Writer) error {
 }
 
 // TryHandler serves POST requests with a manifest of pods, or of objects with templates of pods,
-// and the query parameters profile and nodes. It responds with [Tried]. The manifest, which may
+// and the query parameter nodes. It responds with [Tried]. The manifest, which may
 // have secrets, is neither kept nor logged, and browsers can send it only from a page of the same
 // address.
 func TryHandler(s Source) http.Handler {
@@ -96,11 +96,6 @@ func TryHandler(s Source) http.Handler {
 			http.Error(w, "nodes: "+err.Error(), http.StatusBadRequest)
 			return
 		}
-		engines, profile := s.Engines(), r.URL.Query().Get("profile")
-		if _, ok := engines[profile]; !ok && profile != "" {
-			http.Error(w, fmt.Sprintf("there is no profile %q", profile), http.StatusNotFound)
-			return
-		}
 		pods, tried, err := podsIn(data)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -112,8 +107,7 @@ func TryHandler(s Source) http.Handler {
 		}
 		for _, pod := range pods {
 			doc := &Document{Kind: pod.Kind, Pod: pod.Namespace + "/" + pod.Name, Tried: true, Known: true, Decisions: []*decision.Record{}}
-			q := question{profile: profile, nodes: nodes}
-			if err := evaluator.add(r.Context(), doc, engines, pod, q); err != nil {
+			if err := evaluator.add(r.Context(), doc, pod, question{nodes: nodes}); err != nil {
 				http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
 				return
 			}
@@ -122,7 +116,7 @@ func TryHandler(s Source) http.Handler {
 					doc.Reason = &r
 				}
 			}
-			doc.Verdict = doc.verdict(q.by())
+			doc.Verdict = doc.verdict()
 			tried.Pods = append(tried.Pods, doc)
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -127,7 +127,6 @@ func TestTryRefuses(t *testing.T) {
 		"no pod":               {"", "apiVersion: v1\nkind: Service\nmetadata: {name: s}", nil, http.StatusBadRequest, "there is no pod, and no object with a template of pods (Service/s)"},
 		"no containers":        {"", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}", nil, http.StatusBadRequest, "the pod has no containers"},
 		"nothing":              {"", "", nil, http.StatusBadRequest, "manifest"},
-		"no such profile":      {"?profile=/other", pod, nil, http.StatusNotFound, `there is no profile "/other"`},
 		"too many nodes":       {"?nodes=-1", pod, nil, http.StatusBadRequest, "nodes:"},
 		"the second document":  {"", pod + "---\n" + pod + "  nodeSelecter: {}\n", nil, http.StatusOK, `"refused":["manifest:14: spec.nodeSelecter`},
 		"two documents":        {"", pod + "  x: 1\n---\n" + pod + "  z: 1\n", nil, http.StatusBadRequest, "manifest:15: spec.z"},

@@ -87,7 +87,7 @@ func engineOf(paths []string, engines map[string]*engine.Engine) (*engine.Engine
 }
 
 // verdict says in one sentence where the pod is, or why it waits.
-func (d *Document) verdict(by string) string {
+func (d *Document) verdict() string {
 	pod, says := decision.Plain(cmp.Or(d.Kind, "Pod")+" "+d.Pod), ""
 	if d.Reason != nil {
 		says = strings.TrimSuffix(decision.Plain(d.Reason.Text), ".")
@@ -114,7 +114,7 @@ func (d *Document) verdict(by string) string {
 	case d.Fits == nil:
 		return state + ", and no profile is for it."
 	case d.Fits.Fit > 0:
-		return fmt.Sprintf("%s, and %s on %d of %d nodes now, by %s.", state, fits, d.Fits.Fit, d.Fits.Nodes, by)
+		return fmt.Sprintf("%s, and %s on %d of %d nodes now, by Outboard's policies.", state, fits, d.Fits.Fit, d.Fits.Nodes)
 	}
 	why := cmp.Or(d.Fits.Why, d.failure())
 	return fmt.Sprintf("%s, and %s on 0 of %d nodes: %s.", state, fits, d.Fits.Nodes, why)

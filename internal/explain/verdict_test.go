@@ -33,15 +33,14 @@ func TestProfilesTogether(t *testing.T) {
 	gpu, disk := engines(t, "GPU")()["/"], engines(t, "Disk")()["/"]
 	for name, tt := range map[string]struct {
 		engines         map[string]*engine.Engine
-		refused, only   string
+		refused         string
 		verdict, change string
 		fit             int
 	}{
-		"one":       {map[string]*engine.Engine{"/gpu": gpu}, "", "", ", and fits on 1 of 3 nodes now, by Outboard's policies.", "on 1 of 3 nodes now, by Outboard's policies", 1},
-		"no node":   {map[string]*engine.Engine{"/gpu": gpu, "/": disk}, "", "", ", and fits on 0 of 3 nodes: 1 rejected by Disk, 1 rejected by GPU, 1 rejected by kube-scheduler.", "on node n3 if that were not cordoned", 0},
-		"selected":  {map[string]*engine.Engine{"/gpu": gpu, "/": disk}, "", "/gpu", ", and fits on 1 of 3 nodes now, by profile /gpu alone.", "on 1 of 3 nodes now, by profile /gpu alone", 1},
-		"another's": {map[string]*engine.Engine{"/gpu": gpu, "/": disk}, "/", "", ", and fits on 1 of 3 nodes now, by Outboard's policies.", "on 1 of 3 nodes now, by Outboard's policies", 1},
-		"meant":     {map[string]*engine.Engine{"/meant": gpu, "/": disk}, "/meant", "", ", and fits on 0 of 3 nodes: 1 rejected by Disk, 1 rejected by GPU, 1 rejected by kube-scheduler.", "on node n3 if that were not cordoned", 0},
+		"one":       {map[string]*engine.Engine{"/gpu": gpu}, "", ", and fits on 1 of 3 nodes now, by Outboard's policies.", "on 1 of 3 nodes now, by Outboard's policies", 1},
+		"no node":   {map[string]*engine.Engine{"/gpu": gpu, "/": disk}, "", ", and fits on 0 of 3 nodes: 1 rejected by Disk, 1 rejected by GPU, 1 rejected by kube-scheduler.", "on node n3 if that were not cordoned", 0},
+		"another's": {map[string]*engine.Engine{"/gpu": gpu, "/": disk}, "/", ", and fits on 1 of 3 nodes now, by Outboard's policies.", "on 1 of 3 nodes now, by Outboard's policies", 1},
+		"meant":     {map[string]*engine.Engine{"/meant": gpu, "/": disk}, "/meant", ", and fits on 0 of 3 nodes: 1 rejected by Disk, 1 rejected by GPU, 1 rejected by kube-scheduler.", "on node n3 if that were not cordoned", 0},
 	} {
 		doc, text := show(t, explain.Source{
 			Log: decision.NewLog(1), Engines: func() map[string]*engine.Engine { return tt.engines }, View: func(types.UID) *snapshot.View { return view }, Pod: unbound(corev1.PodSpec{}),
@@ -54,7 +53,7 @@ func TestProfilesTogether(t *testing.T) {
 				}
 				return nil
 			},
-		}, url.Values{"pod": {"p"}, "profile": {tt.only}})
+		}, url.Values{"pod": {"p"}})
 		first, _, _ := strings.Cut(text, "\n")
 		if want := "Pod default/p waits" + tt.verdict; first != want || doc.Verdict != want || doc.Change != tt.change || doc.Fits.Fit != tt.fit {
 			t.Errorf("%s: %q, %+v, want\n%q, %q\n%s", name, doc.Change, doc.Fits, want, tt.change, text)

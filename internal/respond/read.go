@@ -13,11 +13,16 @@ const MaxBody = 64 << 20
 
 // Refused is the error of Read for another status than 200.
 type Refused struct {
-	Code         int
-	Status, Text string
+	Code          int
+	Service, Text string
 }
 
-func (e *Refused) Error() string { return "the service responded with " + e.Status + ": " + e.Text }
+func (e *Refused) Error() string {
+	if e.Code == http.StatusNotFound {
+		return fmt.Sprintf("the service at %s explains nothing (status 404): its address must be the admin address of outboard serve", e.Service)
+	}
+	return fmt.Sprintf("the service responded with %d %s: %s", e.Code, http.StatusText(e.Code), e.Text)
+}
 
 // Read sends the request, and decodes the JSON of the response.
 func Read(client *http.Client, req *http.Request, into any) error {
@@ -28,7 +33,7 @@ func Read(client *http.Client, req *http.Request, into any) error {
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
-		return &Refused{res.StatusCode, res.Status, strings.TrimSpace(string(text))}
+		return &Refused{res.StatusCode, req.URL.Scheme + "://" + req.URL.Host, strings.TrimSpace(string(text))}
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, MaxBody)).Decode(into); err != nil {
 		return fmt.Errorf("reading the response of the service: %w", err)

@@ -22,7 +22,7 @@ const (
 	FindPath     = "/api/find"     // ?text=T: Found
 	SignalsPath  = "/api/signals"  // Signals
 	HistoryPath  = "/api/history"  // History
-	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Tried
+	TryPath      = explain.TryPath // POST of a manifest: explain.Tried
 
 	WaitingPodsPath = "/api/waiting/pods" // a WaitingRow for each pod, to merge those of all replicas
 )
