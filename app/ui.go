@@ -147,7 +147,6 @@ const mergeTimeout = 3 * time.Second
 type merger struct {
 	find    func(context.Context) ([]replicas.Replica, error)
 	context string
-	cache   replicas.Cache
 
 	mu       sync.Mutex // one request of the page at a time reads from the replicas
 	found    []replicas.Replica
@@ -164,7 +163,7 @@ func (m *merger) replicas(ctx context.Context) ([]replicas.Replica, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.found, m.at = m.cache.For(found), time.Now()
+		m.found, m.at = found, time.Now()
 	}
 	return replicas.Ready(m.found, m.overview), nil
 }
