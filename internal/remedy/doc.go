@@ -1,6 +1,6 @@
 // Package remedy finds a small change that makes a waiting pod fit, of each kind: less of one
 // resource or of one capacity in a ResourceClaim, pods that end, and what excludes nodes: a taint, a
-// selector, an affinity term, a cordon, or resources that only a policy is to count.
+// selector, an affinity term or a cordon.
 //
 // Each change is evaluated by the same engine, by what kubescheduler knows of kube-scheduler's own
 // plugins, and by kube-scheduler's allocator of devices, with the changed pod, claim, nodes or

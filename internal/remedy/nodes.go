@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/internal/kubescheduler"
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -18,7 +17,7 @@ import (
 type Change struct {
 	Type ChangeType `json:"type"`
 	// Of is the taint (key=value:effect), the selector (key=value), the requirement of the node
-	// affinity, or the resources; "" for Uncordon.
+	// affinity; "" for Uncordon.
 	Of string `json:"of,omitempty"`
 }
 
@@ -34,17 +33,13 @@ const (
 	DropAffinity ChangeType = "DropAffinity"
 	// Uncordon means that a node is not cordoned.
 	Uncordon ChangeType = "Uncordon"
-	// IgnoreResources means that kube-scheduler does not count resources that a policy counts for
-	// the whole cluster.
-	IgnoreResources ChangeType = "IgnoreResources"
 )
 
 // alternative is a Change with the nodes that it may let the pod run on.
 type alternative struct {
 	Change
-	change  func(*corev1.PodSpec) // nil for Uncordon
-	nodes   []*snapshot.Node
-	ignored []corev1.ResourceName // in addition
+	change func(*corev1.PodSpec) // nil for Uncordon
+	nodes  []*snapshot.Node
 }
 
 // excluded returns the change that lets the pod run on the most nodes that kube-scheduler excludes
@@ -79,7 +74,6 @@ func (s *search) count(a alternative) (count int, first string, err error) {
 		if t, err = s.try(s.Engine, pod, s.View); err != nil {
 			return 0, "", err
 		}
-		t.filters = kubescheduler.For(pod, slices.Concat(s.Ignored, a.ignored)...).In(s.View)
 	}
 	for _, n := range a.nodes {
 		if !s.spend(cost) {
@@ -105,11 +99,7 @@ func (s *search) count(a alternative) (count int, first string, err error) {
 
 // alternatives returns the changes that are possible.
 func (s *search) alternatives() []alternative {
-	all := s.unreported()
-	if len(s.others) == 0 {
-		return all
-	}
-	all = append(all, s.tolerations()...)
+	all := s.tolerations()
 	for _, key := range slices.Sorted(maps.Keys(s.pod.Spec.NodeSelector)) {
 		drop := func(spec *corev1.PodSpec) { delete(spec.NodeSelector, key) }
 		all = append(all, alternative{Change: Change{DropSelector, key + "=" + s.pod.Spec.NodeSelector[key]}, change: drop, nodes: s.others})
@@ -119,36 +109,6 @@ func (s *search) alternatives() []alternative {
 		all = append(all, alternative{Change: Change{Type: Uncordon}, nodes: cordoned})
 	}
 	return all
-}
-
-// unreported returns the change that kube-scheduler ignores the resources of the pod that a policy
-// counts for the whole cluster, which nodes usually do not report, unless another policy allocates
-// what nodes have of them.
-func (s *search) unreported() []alternative {
-	var names []string
-	a := alternative{change: func(*corev1.PodSpec) {}, nodes: s.selected}
-	allocated, unreported := map[corev1.ResourceName]int{}, map[corev1.ResourceName]bool{}
-	for _, m := range s.Engine.Policies() {
-		if reader, ok := m.Policy.(policy.InputReader); ok {
-			inputs := reader.Inputs()
-			for _, name := range inputs.Resources {
-				allocated[name]++
-			}
-			for _, name := range inputs.Unreported {
-				unreported[name] = true
-			}
-		}
-	}
-	for _, name := range requested(s.pod) {
-		if unreported[name] && allocated[name] == 1 && !slices.Contains(s.Ignored, name) {
-			a.ignored, names = append(a.ignored, name), append(names, string(name))
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	a.Change = Change{IgnoreResources, strings.Join(names, " and ")}
-	return []alternative{a}
 }
 
 // tolerations returns a change for each taint of the excluded nodes that the pod does not tolerate,

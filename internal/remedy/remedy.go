@@ -22,8 +22,8 @@ const (
 	// End is the end of pods on one node, other than those of DaemonSets and static pods, or of pods
 	// that hold allocations in one pool of the whole cluster, such as the seats of a license.
 	End Kind = "End"
-	// Nodes is one toleration, selector or affinity term of the pod, the end of a cordon, or
-	// resources that kube-scheduler does not count: what lets the pod run on the most nodes.
+	// Nodes is one toleration, selector or affinity term of the pod, or the end of a cordon: what lets
+	// the pod run on the most nodes.
 	Nodes Kind = "Nodes"
 	// Claim is less of one capacity in one request of a ResourceClaim.
 	Claim Kind = "Claim"

@@ -77,61 +77,6 @@ func find(t *testing.T, w *world, pod *corev1.Pod) []string {
 	return texts
 }
 
-// A pod that requests floating seats by a resource fits once kube-scheduler leaves the resource to the policy. That does not help if too few
-// seats are free, and a resource that nodes have, because another policy allocates it, is for kube-scheduler to count.
-func TestResourcesThatOnlyAPolicyCounts(t *testing.T) {
-	profile := func(more string) string {
-		return `apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-profiles:
-- policies:
-  - type: Licenses
-    config: {features: [{name: cad, seats: 3, resource: example.com/cad}, {name: sim, seats: 3, resource: example.com/sim}, {name: local, seatsPerNode: 1, resource: example.com/local}]}
-` + more
-	}
-	pod := func(resources ...string) *corev1.Pod {
-		return gpuPod("p", "", 0, "1", func(pod *corev1.Pod) {
-			list := corev1.ResourceList{}
-			for _, name := range resources {
-				list[corev1.ResourceName(name)] = resource.MustParse("2")
-			}
-			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
-		})
-	}
-	w := &world{nodes: []*corev1.Node{gpuNode("n0"), gpuNode("n1")}}
-	w.allocation("sim", gpuPod("holder", "n0", 0, "1"), 2, 3, start)
-	for _, tt := range []struct {
-		more    string
-		pod     *corev1.Pod
-		ignored []corev1.ResourceName
-		want    string
-	}{
-		{pod: pod("example.com/cad"), want: "on 2 nodes if kube-scheduler did not count example.com/cad (managedResources with ignoredByScheduler: true)"},
-		{pod: pod("example.com/cad"), ignored: []corev1.ResourceName{"example.com/cad"}},
-		{pod: pod("example.com/local")},
-		{pod: pod("example.com/sim")},
-		{pod: pod("example.com/cad"), more: "  - {type: Devices, config: {resource: example.com/cad}}\n"},
-	} {
-		found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: engineOf(t, members(t, profile(tt.more))), View: w.view(), Ignored: tt.ignored}, tt.pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got string
-		for i := range found {
-			got += found[i].String()
-		}
-		if got != tt.want {
-			t.Errorf("%v, ignored %v: %q, want %q", tt.pod.Spec.Containers[0].Resources.Requests, tt.ignored, got, tt.want)
-		}
-	}
-	w.pools = nil
-	found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: engineOf(t, members(t, profile(""))), View: w.view()}, pod("example.com/sim", "example.com/cad"))
-	if err != nil || len(found) != 1 || !strings.Contains(found[0].String(), "example.com/cad and example.com/sim") {
-		t.Errorf("two licenses: %v (%v)", found, err)
-	}
-}
-
 // Each kind of change is described as the end of a sentence that begins with "It would fit".
 func TestTexts(t *testing.T) {
 	web := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "web"} }

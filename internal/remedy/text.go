@@ -118,8 +118,6 @@ func (r *Remedy) change() string {
 		return " if its nodeSelector did not require " + r.Change.Of
 	case DropAffinity:
 		return " if its node affinity did not require " + r.Change.Of
-	case IgnoreResources:
-		return " if kube-scheduler did not count " + r.Change.Of + " (managedResources with ignoredByScheduler: true)"
 	}
 	if r.Nodes == 1 {
 		return " if that were not cordoned"
