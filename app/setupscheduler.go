@@ -18,7 +18,6 @@ import (
 type schedulerConfigOptions struct {
 	wiring.Options
 	config, from, topology, dir string
-	legacy                      bool
 }
 
 func setupSchedulerCommand(types config.Types) *cobra.Command {
@@ -43,7 +42,7 @@ Without it, kube-scheduler calls serving.address.
 own in --outboard-namespace, wherever it runs.
 
 --from converts the extenders of a Policy of kube-scheduler 1.22 and earlier instead, and reports
-what it leaves out. --legacy-policy prints such a Policy.`,
+what it leaves out.`,
 		Example: `  outboard setup scheduler --config outboard.yaml
   outboard setup scheduler --config outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
   outboard setup scheduler --from policy.json > scheduler.yaml
@@ -74,7 +73,6 @@ what it leaves out. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.SchedulerName, "scheduler-name", "", "the name of a second scheduler (default with --for service and sidecar: what a profile lists in schedulerNames, or outboard-scheduler)")
 	flags.StringSliceVar(&o.Profiles, "profile", nil, "the paths of the profiles to call (default all)")
 	flags.BoolVar(&o.Strict, "strict", false, "make every extender strict, with bind")
-	flags.BoolVar(&o.legacy, "legacy-policy", false, "print a Policy for kube-scheduler 1.22 and earlier")
 	flags.StringVar(&o.dir, "dir", "", "write the files to this directory instead of printing them")
 	return cmd
 }
@@ -92,16 +90,10 @@ func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) erro
 	switch {
 	case o.config == "" && o.from == "":
 		return errors.New("--config or --from is missing: --config names the configuration file of Outboard, and --from a Policy to convert")
-	case o.dir != "" && o.legacy:
-		return errors.New("--legacy-policy prints one file: leave out --dir")
-	case o.legacy && o.SchedulerName != "":
-		return errors.New("--legacy-policy: a Policy has no name of a scheduler: leave out --scheduler-name, and set the flag of this name of kube-scheduler, which 1.21 and earlier have")
-	case o.legacy && o.SchedulerKubeconfig != "":
-		return errors.New("--legacy-policy: a Policy has no kubeconfig: leave out --scheduler-kubeconfig")
 	case o.from == "":
 		return nil
 	}
-	for _, other := range []string{"config", "for", "url", "certificate-dir", "scheduler-kubeconfig", "profile", "strict", "legacy-policy", "dir"} {
+	for _, other := range []string{"config", "for", "url", "certificate-dir", "scheduler-kubeconfig", "profile", "strict", "dir"} {
 		if changed(other) {
 			return fmt.Errorf("--%s does not go with --from, which keeps the extenders of the Policy: convert the Policy without --%[1]s, or print a file for Outboard with --config", other)
 		}
@@ -118,7 +110,7 @@ func (o *schedulerConfigOptions) print(out, notes io.Writer, types config.Types)
 		}
 	}
 	o.For = wiring.Topology(o.topology)
-	if o.For == wiring.Kubeadm && o.dir == "" && !o.legacy {
+	if o.For == wiring.Kubeadm && o.dir == "" {
 		return errors.New("--for kubeadm writes several files: give a directory with --dir")
 	}
 	c, _, err := readConfig(o.config, types)
@@ -135,13 +127,6 @@ func (o *schedulerConfigOptions) print(out, notes io.Writer, types config.Types)
 		}
 	}
 	switch {
-	case o.legacy:
-		policy, err := w.LegacyPolicy()
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(policy)
-		return err
 	case o.dir == "":
 		_, err = out.Write(w.YAML())
 		return err

@@ -2,8 +2,7 @@
 // KubeSchedulerConfiguration that call the profiles of an Outboard configuration, with comments
 // that say why each field has its value. It reads no files and makes no requests.
 //
-// [New] decides on the extenders, [Wiring.YAML] prints them for kube-scheduler 1.25 and later,
-// [Wiring.LegacyPolicy] for kube-scheduler 1.22 and earlier, and [Wiring.Kubeadm] adds what kubeadm
+// [New] decides on the extenders, [Wiring.YAML] prints them, and [Wiring.Kubeadm] adds what kubeadm
 // needs to pass the file to kube-scheduler. [Migrate] turns a Policy into a
 // KubeSchedulerConfiguration.
 //

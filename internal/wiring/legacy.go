@@ -1,8 +1,6 @@
 package wiring
 
 import (
-	"encoding/json"
-
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 )
 
@@ -46,24 +44,4 @@ type legacyTLS struct {
 	CertData   string `json:"certData,omitempty"`
 	KeyData    string `json:"keyData,omitempty"`
 	CAData     string `json:"caData,omitempty"`
-}
-
-// LegacyPolicy returns the extenders as a Policy in JSON, for kube-scheduler 1.22 and earlier. It
-// leaves the predicates and priorities to their defaults.
-func (w *Wiring) LegacyPolicy() ([]byte, error) {
-	p := legacyPolicy{Kind: "Policy", APIVersion: "v1"}
-	for _, e := range w.entries {
-		var tls *legacyTLS
-		if t := e.TLSConfig; t != nil {
-			tls = &legacyTLS{ServerName: t.ServerName, CertFile: t.CertFile, KeyFile: t.KeyFile, CAFile: t.CAFile}
-		}
-		p.Extenders = append(p.Extenders, legacyExtender{
-			URLPrefix: e.URLPrefix, FilterVerb: e.FilterVerb, PreemptVerb: e.PreemptVerb, PrioritizeVerb: e.PrioritizeVerb,
-			Weight: e.Weight, BindVerb: e.BindVerb, EnableHTTPS: e.EnableHTTPS, TLSConfig: tls,
-			HTTPTimeout: int64(e.HTTPTimeout.Duration), NodeCacheCapable: e.NodeCacheCapable,
-			ManagedResources: e.ManagedResources, Ignorable: e.Ignorable,
-		})
-	}
-	text, err := json.MarshalIndent(p, "", "  ")
-	return append(text, '\n'), err
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
@@ -23,30 +22,6 @@ func TestMigrate(t *testing.T) {
 		strictly(t, result)
 		return []txtar.File{{Name: "scheduler.yaml", Data: result}, {Name: "notes", Data: []byte(strings.Join(append(notes, ""), "\n"))}}
 	})
-}
-
-// A Policy that is written and converted again has the same extenders.
-func TestMigrateWritten(t *testing.T) {
-	for _, text := range []string{
-		"profiles:\n" + images, mutualTLS + "profiles:\n" + gpus + images, "clientConnection: {enabled: false}\nprofiles:\n" + images,
-		"profiles:\n- path: /a/image_score\n  verb: Prioritize\n  policies: [{type: ImageLocality}]\n",
-	} {
-		w, err := wiring.New(load(t, text), wiring.Options{For: wiring.NodePort})
-		if err != nil {
-			t.Fatal(err)
-		}
-		policy, err := w.LegacyPolicy()
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, notes, err := wiring.Migrate("policy.json", policy, wiring.Options{})
-		if err != nil || len(notes) > 0 {
-			t.Fatalf("%v %q", err, notes)
-		}
-		if diff := cmp.Diff(w.Extenders(), strictly(t, result).Extenders); diff != "" {
-			t.Errorf("the extenders differ (-want +got):\n%s", diff)
-		}
-	}
 }
 
 func TestMigrateErrors(t *testing.T) {

@@ -395,11 +395,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		policy, err := service.LegacyPolicy()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return append(written, txtar.File{Name: "service.yaml", Data: service.YAML()}, txtar.File{Name: "policy.json", Data: policy})
+		return append(written, txtar.File{Name: "service.yaml", Data: service.YAML()})
 	})
 }
 

@@ -24,21 +24,12 @@ type policyScenario struct {
 	play func(*policyScene, context.Context) (string, error)
 }
 
-// policyScenarios are the columns of the table of Policies before those of printedScenarios.
+// policyScenarios are the columns of the table of Policies.
 var policyScenarios = []policyScenario{
 	{"Policy alone", (*policyScene).alone},
 	{"image score", func(s *policyScene, ctx context.Context) (string, error) { return s.example(ctx, "image-score", nil) }},
 	{"gpushare", func(s *policyScene, ctx context.Context) (string, error) { return s.example(ctx, "gpushare", nil) }},
 	{"design of 1.4", (*policyScene).design},
-}
-
-// printedScenarios run one after the other with the Policy that Outboard prints.
-var printedScenarios = []scenario{
-	{"filter", (*scene).filter},
-	{"prioritize", (*scene).prioritize},
-	{"preempt", (*scene).preempt},
-	{"bind", (*scene).bind},
-	{"requeue", (*scene).requeue},
 }
 
 // policyScene is a cluster for a kube-scheduler that reads a Policy.
@@ -227,7 +218,7 @@ func (o *options) playPolicies(ctx context.Context, p pair, progress io.Writer) 
 			return playPolicy(ctx, options, p, sc)
 		})
 	}
-	return result, o.playPrinted(ctx, options, &result, progress)
+	return result, nil
 }
 
 // playPolicy runs one scenario in a new cluster.
@@ -240,33 +231,4 @@ func playPolicy(ctx context.Context, options stage.Options, p pair, sc policySce
 	}
 	defer func() { err = errors.Join(err, set.Stop()) }()
 	return sc.play(&policyScene{Stage: set, tested: p}, ctx)
-}
-
-// playPrinted runs the scenarios with the Policy that Outboard prints. The error is about the start
-// of the cluster.
-func (o *options) playPrinted(ctx context.Context, options stage.Options, result *row, progress io.Writer) (err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	s, err := newScene(ctx, options, result.pair, modes[0])
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	printed, err := s.command(ctx, "setup", "scheduler", "--config", s.outboard.ConfigFile, "--url", s.outboard.URL,
-		"--certificate-dir", filepath.Dir(s.outboard.CAFile), "--legacy-policy")
-	if err != nil {
-		return err
-	}
-	policies := &policyScene{Stage: s.Stage, tested: result.pair}
-	file, err := policies.write("printed-policy.json", printed)
-	if err != nil {
-		return err
-	}
-	if _, err := policies.schedule(policyRun{file: file, alone: result.policyAlone()}); err != nil {
-		return err
-	}
-	for _, sc := range printedScenarios {
-		o.record(result, sc.name, progress, func() (string, error) { return s.play(ctx, sc) })
-	}
-	return nil
 }

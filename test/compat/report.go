@@ -70,9 +70,6 @@ func (r *report) tables() []table {
 	for _, sc := range policyScenarios {
 		policies.columns = append(policies.columns, sc.name)
 	}
-	for _, sc := range printedScenarios {
-		policies.columns = append(policies.columns, sc.name)
-	}
 	for _, row := range r.rows {
 		if row.policy {
 			policies.rows = append(policies.rows, row)
