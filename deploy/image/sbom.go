@@ -7,69 +7,31 @@ import (
 	"time"
 )
 
-// The part of SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3/) that a list of modules needs.
-type (
-	spdxDocument struct {
-		SPDXVersion       string             `json:"spdxVersion"`
-		DataLicense       string             `json:"dataLicense"`
-		SPDXID            string             `json:"SPDXID"`
-		Name              string             `json:"name"`
-		DocumentNamespace string             `json:"documentNamespace"`
-		CreationInfo      spdxCreation       `json:"creationInfo"`
-		Packages          []spdxPackage      `json:"packages"`
-		Relationships     []spdxRelationship `json:"relationships"`
-	}
-	spdxCreation struct {
-		Created  string   `json:"created"`
-		Creators []string `json:"creators"`
-	}
-	spdxPackage struct {
-		SPDXID           string          `json:"SPDXID"`
-		Name             string          `json:"name"`
-		VersionInfo      string          `json:"versionInfo"`
-		DownloadLocation string          `json:"downloadLocation"`
-		FilesAnalyzed    bool            `json:"filesAnalyzed"`
-		ExternalRefs     []spdxReference `json:"externalRefs"`
-	}
-	spdxReference struct {
-		Category string `json:"referenceCategory"`
-		Type     string `json:"referenceType"`
-		Locator  string `json:"referenceLocator"`
-	}
-	spdxRelationship struct {
-		Element string `json:"spdxElementId"`
-		Type    string `json:"relationshipType"`
-		Related string `json:"relatedSpdxElement"`
-	}
-)
-
-// sbom lists the modules in the binary and the version of Go, as SPDX in JSON.
+// sbom lists the modules in the binary and the version of Go, as SPDX 2.3 in JSON
+// (https://spdx.github.io/spdx-spec/v2.3/).
 func (b binary) sbom() ([]byte, error) {
 	const document = "SPDXRef-DOCUMENT"
-	d := spdxDocument{
-		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: document, Name: b.name,
-		DocumentNamespace: "https://outboard.dev/spdx/" + b.digest(),
-		CreationInfo:      spdxCreation{Created: b.created().Format(time.RFC3339), Creators: []string{"Tool: outboard-image"}},
+	type object map[string]any
+	var packages, relationships []object
+	add := func(from, how, name, version string) (id string) {
+		id = fmt.Sprintf("SPDXRef-Package-%d", len(packages))
+		packages = append(packages, object{
+			"SPDXID": id, "name": name, "versionInfo": version, "downloadLocation": "NOASSERTION", "filesAnalyzed": false,
+			"externalRefs": []object{{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": "pkg:golang/" + name + "@" + version}},
+		})
+		relationships = append(relationships, object{"spdxElementId": from, "relationshipType": how, "relatedSpdxElement": id})
+		return id
 	}
-	add := func(name, version string) string {
-		p := spdxPackage{
-			SPDXID: fmt.Sprintf("SPDXRef-Package-%d", len(d.Packages)), Name: name, VersionInfo: version, DownloadLocation: "NOASSERTION",
-			ExternalRefs: []spdxReference{{Category: "PACKAGE-MANAGER", Type: "purl", Locator: "pkg:golang/" + name + "@" + version}},
-		}
-		d.Packages = append(d.Packages, p)
-		return p.SPDXID
+	modules := b.modules()
+	main := add(document, "DESCRIBES", modules[0].Path, modules[0].Version)
+	for _, m := range modules[1:] {
+		add(main, "DEPENDS_ON", m.Path, m.Version)
 	}
-	var main string
-	for i, m := range b.modules() {
-		id := add(m.Path, m.Version)
-		if i == 0 {
-			main = id
-			d.Relationships = append(d.Relationships, spdxRelationship{document, "DESCRIBES", main})
-			continue
-		}
-		d.Relationships = append(d.Relationships, spdxRelationship{main, "DEPENDS_ON", id})
-	}
-	std := add("stdlib", strings.TrimPrefix(b.info.GoVersion, "go"))
-	d.Relationships = append(d.Relationships, spdxRelationship{main, "DEPENDS_ON", std})
-	return json.MarshalIndent(d, "", " ")
+	add(main, "DEPENDS_ON", "stdlib", strings.TrimPrefix(b.info.GoVersion, "go"))
+	return json.MarshalIndent(object{
+		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": document, "name": b.name,
+		"documentNamespace": "https://outboard.dev/spdx/" + b.digest(),
+		"creationInfo":      object{"created": b.created().Format(time.RFC3339), "creators": []string{"Tool: outboard-image"}},
+		"packages":          packages, "relationships": relationships,
+	}, "", " ")
 }

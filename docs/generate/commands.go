@@ -14,7 +14,7 @@ import (
 
 // commands returns the page about the command line: what each command does, and its flags.
 // --help says the rest.
-func commands(string) (string, error) {
+func commands() (string, error) {
 	d := newDocument("Commands", "the commands in app/")
 	root := app.NewCommand()
 	d.paragraph("`outboard COMMAND --help` says more. Named `kubectl-outboard`, the program is a kubectl plugin: `kubectl outboard COMMAND`. The\n" +
@@ -73,14 +73,6 @@ func each(cmd *cobra.Command, visit func(*cobra.Command)) {
 		}
 		each(sub, visit)
 	}
-}
-
-// groupOf returns the group of the command, or of the one above it.
-func groupOf(cmd *cobra.Command) string {
-	if cmd.GroupID == "" && cmd.HasParent() {
-		return groupOf(cmd.Parent())
-	}
-	return cmd.GroupID
 }
 
 // flags returns the rows of the flags of a command.

@@ -49,7 +49,7 @@ func readSchema() (*schema, error) {
 }
 
 // configuration returns the page about the configuration file.
-func configuration(string) (string, error) {
+func configuration() (string, error) {
 	root, err := readSchema()
 	if err != nil {
 		return "", err

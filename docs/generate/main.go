@@ -6,13 +6,12 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 )
 
-// page is a generated file. write returns its text; root is the root of the repository.
+// page is a generated file. write returns its text.
 type page struct {
 	path  string
-	write func(root string) (string, error)
+	write func() (string, error)
 }
 
 var pages = []page{
@@ -22,21 +21,14 @@ var pages = []page{
 }
 
 func main() {
-	if err := run("."); err != nil {
-		fmt.Fprintln(os.Stderr, "generate:", err)
-		os.Exit(1)
-	}
-}
-
-func run(root string) error {
 	for _, p := range pages {
-		text, err := p.write(root)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.path, err)
+		text, err := p.write()
+		if err == nil {
+			err = os.WriteFile(p.path, []byte(text), 0o644)
 		}
-		if err := os.WriteFile(filepath.Join(root, p.path), []byte(text), 0o644); err != nil {
-			return err
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "generate: %s: %v\n", p.path, err)
+			os.Exit(1)
 		}
 	}
-	return nil
 }

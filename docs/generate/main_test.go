@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const root = "../.."
@@ -18,7 +16,7 @@ const root = "../.."
 // The generated pages match the code.
 func TestPagesAreUpToDate(t *testing.T) {
 	for _, p := range pages {
-		want, err := p.write(root)
+		want, err := p.write()
 		if err != nil {
 			t.Fatalf("%s: %v", p.path, err)
 		}
@@ -185,37 +183,5 @@ func TestNamesInFiles(t *testing.T) {
 	visit("", "", root)
 	if lists < 20 || values < 50 || signals < 5 {
 		t.Errorf("only %d lists, %d values and %d names of signals are checked", lists, values, signals)
-	}
-}
-
-// The type of each metric in the code is the type that Prometheus gathers, for all metrics with a value.
-func TestMetricKinds(t *testing.T) {
-	kinds, err := kindsInCode(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared, own := prometheus.NewRegistry(), prometheus.NewRegistry()
-	if err := register(shared, own); err != nil {
-		t.Fatal(err)
-	}
-	checked := map[string]int{}
-	for _, registry := range []*prometheus.Registry{shared, own} {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			want := strings.ToLower(f.GetType().String())
-			switch kinds[f.GetName()] {
-			case "": // a constant metric
-			case want:
-				checked[want]++
-			default:
-				t.Errorf("%s is a %s in the code, and a %s", f.GetName(), kinds[f.GetName()], want)
-			}
-		}
-	}
-	if checked["counter"] < 5 || checked["gauge"] < 5 {
-		t.Errorf("only these metrics have values: %v", checked)
 	}
 }

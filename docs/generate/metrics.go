@@ -2,12 +2,8 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,14 +23,10 @@ import (
 )
 
 // metrics returns the page about metrics.
-func metrics(root string) (string, error) {
+func metrics() (string, error) {
 	shared, own, plugin := prometheus.NewRegistry(), app.NewRegistry(), prometheus.NewRegistry()
 	callmetrics.NewCandidates(plugin)
 	if err := register(shared, own); err != nil {
-		return "", err
-	}
-	kinds, err := kindsInCode(root)
-	if err != nil {
 		return "", err
 	}
 	d := newDocument("Metrics", "the registered metrics")
@@ -52,11 +44,11 @@ func metrics(root string) (string, error) {
 		if part.text != "" {
 			d.paragraph("%s", part.text)
 		}
-		rows, err := metricRows(part.registry, kinds)
+		rows, err := metricRows(part.registry)
 		if err != nil {
 			return "", err
 		}
-		d.table([]string{"metric", "type", "labels", "meaning"}, rows)
+		d.table([]string{"metric", "labels", "meaning"}, rows)
 	}
 	return strings.TrimSuffix(d.String(), "\n"), nil
 }
@@ -83,48 +75,13 @@ func register(shared, own *prometheus.Registry) error {
 
 var describedMetric = regexp.MustCompile(`^Desc\{fqName: ("outboard_[^"]+"), help: ("(?:[^"\\]|\\.)*"),.* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-var metricInCode = regexp.MustCompile(`(?i)(counter|gauge|histogram)\w*\((?:prometheus\.\w+\{\s*Name:\s*)?"(outboard_\w+)"`)
-
-// kindsInCode returns the types of metrics by name, as far as a metric's name is the first argument
-// or option of a function whose name says the type. Prometheus says the type only of metrics that
-// have a value.
-func kindsInCode(root string) (map[string]string, error) {
-	kinds := map[string]string{}
-	for _, folder := range []string{"app", "internal", "signal"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			for _, m := range metricInCode.FindAllStringSubmatch(string(text), -1) {
-				kinds[m[2]] = strings.ToLower(m[1])
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return kinds, nil
-}
-
-// metricRows returns the rows of the metrics in the registry, in order of name. kinds has the types
-// of those without a value.
-func metricRows(registry *prometheus.Registry, kinds map[string]string) ([][]string, error) {
-	families, err := registry.Gather()
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range families {
-		kinds[f.GetName()] = strings.ToLower(f.GetType().String())
-	}
+// metricRows returns the rows of the metrics in the registry, in order of name.
+func metricRows(registry *prometheus.Registry) (rows [][]string, _ error) {
 	all := make(chan *prometheus.Desc)
 	go func() {
 		registry.Describe(all)
 		close(all)
 	}()
-	var rows [][]string
-	var problem error
 	for desc := range all {
 		m := describedMetric.FindStringSubmatch(desc.String())
 		if m == nil {
@@ -138,13 +95,10 @@ func metricRows(registry *prometheus.Registry, kinds map[string]string) ([][]str
 		if err != nil {
 			return nil, err
 		}
-		if kinds[name] == "" {
-			problem = fmt.Errorf("the type of the metric %s is not in the code as expected", name)
-		}
-		rows = append(rows, []string{code(name), kinds[name], strings.Join(labels(m[3], m[4]), ", "), plain(help)})
+		rows = append(rows, []string{code(name), strings.Join(labels(m[3], m[4]), ", "), plain(help)})
 	}
 	slices.SortFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
-	return rows, problem
+	return rows, nil
 }
 
 // labels returns the labels of a metric as code. constant has NAME="VALUE" for each label with a
