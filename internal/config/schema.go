@@ -25,18 +25,18 @@ func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
 	root.Title = Kind
 	item := policyOf(root)
 	for _, t := range types.Policies {
-		config := configuration(&b, configField, t.New)
-		then := &strictyaml.Schema{Properties: map[string]*strictyaml.Schema{configField: config}}
+		config := configuration(&b, "config", t.New)
+		then := &strictyaml.Schema{Properties: map[string]*strictyaml.Schema{"config": config}}
 		lacks := func(s *strictyaml.Schema) bool { return s.OneOf != nil }
 		if config.Required != nil || slices.ContainsFunc(config.AllOf, lacks) {
-			then.Required = []string{configField}
+			then.Required = []string{"config"}
 		} else {
 			config.AllowNull()
 		}
 		item.AllOf = append(item.AllOf, &strictyaml.Schema{
 			If: &strictyaml.Schema{
-				Properties: map[string]*strictyaml.Schema{typeField: {Const: t.Name}},
-				Required:   []string{typeField},
+				Properties: map[string]*strictyaml.Schema{"type": {Const: t.Name}},
+				Required:   []string{"type"},
 			},
 			Then: then,
 		})
@@ -44,27 +44,9 @@ func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
 	return root
 }
 
-// The fields of files from which a schema is built.
-var (
-	apiVersionField = strictyaml.FieldName[document]("APIVersion")
-	kindField       = strictyaml.FieldName[document]("Kind")
-	servingField    = strictyaml.FieldName[document]("Serving")
-	tlsField        = strictyaml.FieldName[Serving]("TLS")
-	insecureField   = strictyaml.FieldName[Serving]("Insecure")
-	signalsField    = strictyaml.FieldName[document]("Signals")
-	profilesField   = strictyaml.FieldName[document]("Profiles")
-	policiesField   = strictyaml.FieldName[Profile]("Policies")
-	resourcesField  = strictyaml.FieldName[Profile]("ManagedResources")
-	resourceField   = strictyaml.FieldName[ManagedResource]("Name")
-	pathField       = strictyaml.FieldName[Profile]("Path")
-	typeField       = strictyaml.FieldName[Policy]("Type")
-	nameField       = strictyaml.FieldName[Policy]("Name")
-	configField     = strictyaml.FieldName[Policy]("Config")
-)
-
 // policyOf returns the schema of a policy in the schema of a file.
 func policyOf(root *strictyaml.Schema) *strictyaml.Schema {
-	return root.Properties[profilesField].Items.Properties[policiesField].Items
+	return root.Properties["profiles"].Items.Properties["policies"].Items
 }
 
 type schemaBuilder struct {
@@ -77,20 +59,20 @@ type schemaBuilder struct {
 func (b *schemaBuilder) document() *strictyaml.Schema {
 	d := document{Process: &Default().Process}
 	root := strictyaml.SchemaOf(&d, b.describe)
-	root.Properties[apiVersionField].Enum = []any{APIVersion}
-	root.Properties[kindField].Enum = []any{Kind}
-	root.Require(servingField)
-	root.Properties[servingField].AnyOf = []*strictyaml.Schema{
-		{Required: []string{tlsField}, Properties: map[string]*strictyaml.Schema{tlsField: {Type: strictyaml.SchemaTypes{"object"}}}},
-		{Required: []string{insecureField}, Properties: map[string]*strictyaml.Schema{insecureField: {Const: true}}},
+	root.Properties["apiVersion"].Enum = []any{APIVersion}
+	root.Properties["kind"].Enum = []any{Kind}
+	root.Require("serving")
+	root.Properties["serving"].AnyOf = []*strictyaml.Schema{
+		{Required: []string{"tls"}, Properties: map[string]*strictyaml.Schema{"tls": {Type: strictyaml.SchemaTypes{"object"}}}},
+		{Required: []string{"insecure"}, Properties: map[string]*strictyaml.Schema{"insecure": {Const: true}}},
 	}
-	root.Properties[signalsField].Items, root.Properties[signalsField].MaxItems = b.signal(), maxSignals
-	profile := root.Properties[profilesField].Items
-	profile.Properties[policiesField].MaxItems = maxPolicies
-	profile.Properties[pathField].Pattern, profile.Properties[pathField].MaxLength = profilePath.String(), maxPath
-	profile.Properties[resourcesField].Items.Properties[resourceField].Pattern = fields.Pattern("key")
-	policyOf(root).Properties[nameField].Pattern = "^$|" + policyName.String()
-	kind := policyOf(root).Properties[typeField]
+	root.Properties["signals"].Items, root.Properties["signals"].MaxItems = b.signal(), maxSignals
+	profile := root.Properties["profiles"].Items
+	profile.Properties["policies"].MaxItems = maxPolicies
+	profile.Properties["path"].Pattern, profile.Properties["path"].MaxLength = profilePath.String(), maxPath
+	profile.Properties["managedResources"].Items.Properties["name"].Pattern = fields.Pattern("key")
+	policyOf(root).Properties["name"].Pattern = "^$|" + policyName.String()
+	kind := policyOf(root).Properties["type"]
 	for _, t := range b.types.Policies {
 		kind.Enum = append(kind.Enum, t.Name)
 	}

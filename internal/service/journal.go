@@ -28,10 +28,7 @@ func openJournal(file string, log *decision.Log, registry *prometheus.Registry, 
 	}
 	var to io.Writer = os.Stdout
 	if file != "/dev/stdout" { // which a process without privileges may not be able to open
-		if to, err = os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil && torn(file) {
-			_, err = to.Write([]byte{'\n'})
-		}
-		if err != nil {
+		if to, err = os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
 			return nil, fmt.Errorf("log.decisions: %w", err)
 		}
 	}
@@ -39,21 +36,4 @@ func openJournal(file string, log *decision.Log, registry *prometheus.Registry, 
 	return decision.NewJournal(log, to, func(err error) {
 		failures.Log(logger, slog.LevelError, "", "cannot write decisions; they are lost", "error", err)
 	}), nil
-}
-
-// torn reports whether the last line of a file does not end, because a process has ended while it
-// wrote it.
-func torn(file string) bool {
-	info, err := os.Stat(file)
-	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
-		return false
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	var last [1]byte
-	_, err = f.ReadAt(last[:], info.Size()-1)
-	return err == nil && last[0] != '\n'
 }

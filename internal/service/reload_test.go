@@ -2,7 +2,6 @@ package service
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -73,20 +72,6 @@ func TestReloadHidesCredentials(t *testing.T) {
 		r.says(alone+"signals: [{name: x, prometheus: {address: '"+mistake+end, "cannot reload")
 		if said := r.log.String() + strings.Join(r.Warnings(), ""); strings.Contains(said, "s3cret") {
 			t.Error(said)
-		}
-	}
-}
-
-// A line that an earlier process has not completed stays alone.
-func TestDecisionsAfterATornLine(t *testing.T) {
-	for before, want := range map[string]string{"": "", "{}\n": "{}\n", "{}\n{\"a": "{}\n{\"a\n"} {
-		file := filepath.Join(t.TempDir(), "decisions")
-		if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		newReloading(t, alone+"log: {decisions: "+file+"}\nprofiles:\n- policies: [{type: ImageLocality}]\n")
-		if got, err := os.ReadFile(file); err != nil || string(got) != want {
-			t.Errorf("after %q: %q, %v", before, got, err)
 		}
 	}
 }

@@ -7,10 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"outboard.dev/outboard/internal/config"
 )
@@ -168,12 +165,8 @@ func checkURL(text string, s *config.Serving) error {
 		rule = "must begin with http:// or https://"
 	case errors.As(err, &unparsed):
 		rule = unparsed.Err.Error()
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
 		rule = "must be http://HOST:PORT or https://HOST:PORT; paths are those of the profiles"
-	case hostRule(u.Hostname()) != "":
-		rule = "host: " + hostRule(u.Hostname())
-	case portRule(u.Port()) != "":
-		rule = "port: " + portRule(u.Port())
 	case u.Scheme == "http" && s.TLS != nil && s.TLS.CertFile == "":
 		rule = "must be https://: the configuration serves its own host only, and the chart adds serving.tls to it"
 	case u.Scheme == "http" && s.TLS != nil:
@@ -185,26 +178,4 @@ func checkURL(text string, s *config.Serving) error {
 		return fmt.Errorf("--url=%q: %s", text, rule)
 	}
 	return nil
-}
-
-// portRule returns the rule that port breaks. "" if it breaks none, or is "", the port of the
-// scheme.
-func portRule(port string) string {
-	number, _ := strconv.Atoi(port) // 0 is not valid either
-	if msgs := validation.IsValidPortNum(number); port != "" && len(msgs) > 0 {
-		return msgs[0]
-	}
-	return ""
-}
-
-// hostRule returns the rule that host breaks: it must be a DNS name or an IP address. "" if it
-// breaks none.
-func hostRule(host string) string {
-	if strings.Contains(host, ":") || host != "" && strings.Trim(host, "0123456789.") == "" {
-		if errs := validation.IsValidIP(nil, host); len(errs) > 0 {
-			return errs[0].Detail
-		}
-		return ""
-	}
-	return strings.Join(validation.IsDNS1123Subdomain(host), "; ")
 }

@@ -77,17 +77,6 @@ func SchemaOf(into any, describe Describe) *Schema {
 	return b.schema(reflect.ValueOf(into).Elem())
 }
 
-// FieldName returns the name in files of a field of struct type T. There must be such a field.
-func FieldName[T any](field string) string {
-	t := reflect.TypeFor[T]()
-	for _, f := range structFields(t) {
-		if t.FieldByIndex(f.index).Name == field {
-			return f.name
-		}
-	}
-	panic("type " + t.String() + " has no field " + field + " in files")
-}
-
 // RequireOne requires exactly one of the fields, or permits at most one if optional. empty has, by
 // field, the values with which it counts as absent.
 func (s *Schema) RequireOne(empty map[string][]any, optional bool) {
