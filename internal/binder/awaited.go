@@ -121,9 +121,11 @@ func (a *Awaited) Claims(ctx context.Context, cluster Views, pod *corev1.Pod) {
 	})
 }
 
-// Views are the views of a cluster, as in [Cluster].
+// Views are the views of a cluster.
 type Views interface {
+	// View returns the latest view. It is never nil.
 	View() *snapshot.View
+	// Superseded returns a channel that is closed once View returns another View than this one.
 	Superseded(view *snapshot.View) <-chan struct{}
 }
 

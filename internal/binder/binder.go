@@ -20,10 +20,7 @@ import (
 
 // Cluster is the part of a cluster that a Binder uses.
 type Cluster interface {
-	// View returns the latest view. It is never nil.
-	View() *snapshot.View
-	// Superseded returns a channel that is closed once View returns another View than this one.
-	Superseded(view *snapshot.View) <-chan struct{}
+	Views
 	// PodByUID returns the trimmed pod in its latest known state, or nil. It may not show a Binding
 	// of Bind yet.
 	PodByUID(uid types.UID) *corev1.Pod

@@ -45,10 +45,8 @@ func newCost(config Config) *cost {
 	return p
 }
 
-// Inputs implements policy.InputReader.
 func (p *cost) Inputs() policy.Inputs { return p.config.Inputs() }
 
-// Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
 	for i, s := range c.Prices {
@@ -64,7 +62,6 @@ func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{Signals: signals}
 }
 
-// Prepare implements policy.Policy.
 func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, refusal: p.refusal(pod), signals: make([]*snapshot.Signal, len(p.config.Prices)), requests: request(pod)}
 	for i, s := range p.config.Prices {
@@ -103,7 +100,6 @@ func (c *cycle) Signature() string {
 	return string(text)
 }
 
-// Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	config, h := &c.policy.config, c.policy.hosts.Of(n)
 	if h.spot && c.refusal != "" {
@@ -160,7 +156,6 @@ func (c *cycle) share(h *host) (share float64, of corev1.ResourceName) {
 	return min(1, share), of
 }
 
-// Score implements policy.Score.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	h := c.policy.hosts.Of(n)
 	p := c.price(n, h)

@@ -8,7 +8,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		if c.refusal == "" {

@@ -41,10 +41,8 @@ func newDevices(config Config) *devices {
 	return p
 }
 
-// Inputs implements policy.InputReader.
 func (p *devices) Inputs() policy.Inputs { return p.config.Inputs() }
 
-// Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:        []corev1.ResourceName{corev1.ResourceName(c.Resource)},
@@ -52,7 +50,6 @@ func (c *Config) Inputs() policy.Inputs {
 	}
 }
 
-// Prepare implements policy.Policy.
 func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	want := p.request(pod)
 	if want == 0 {
@@ -92,7 +89,6 @@ func (c *cycle) Signature() string {
 	return strconv.FormatInt(c.want, 10) + c.none.Code
 }
 
-// Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	hw, u := c.policy.hardware.Of(n), c.policy.usage.Of(n)
 	if u.holders.Has(c.pod) {
@@ -149,7 +145,6 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	return score
 }
 
-// Ledgers implements policy.Reserver.
 func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
 	if p.request(pod) == 0 {
 		return nil, nil
@@ -157,7 +152,6 @@ func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Ledg
 	return []snapshot.LedgerKey{{Resource: p.config.Resource, Node: node.Name}}, nil
 }
 
-// Reserve implements policy.Reserver.
 func (p *devices) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	others, ledger := allocations.Others(ask)
 	want, hw := p.request(ask.Pod), p.hardware.Of(ask.Node)
@@ -179,7 +173,6 @@ func (p *devices) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.
 	return allocation, policy.Verdict{}
 }
 
-// ValidateAllocation implements policy.AllocationValidator.
 func (p *devices) ValidateAllocation(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
 	if !p.hardware.Of(ask.Node).serves(ask.Ledger, ask.Pod.UID) {
 		return nil, policy.Verdict{Reason: unusableAllocation}

@@ -17,7 +17,6 @@ import (
 // maxListed is how many units of a node are listed.
 const maxListed = 16
 
-// Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		return c.explainPod()

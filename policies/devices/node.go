@@ -41,7 +41,6 @@ type unit struct {
 	part int
 }
 
-// hardwareOf reads the hardware of the node.
 func (p *devices) hardwareOf(node *corev1.Node) hardware {
 	hw := hardware{}
 	if hw.units, hw.problem = p.units(node); hw.problem != nil {

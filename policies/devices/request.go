@@ -6,7 +6,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// request returns how much of the resource the pod requests.
 func (p *devices) request(pod *corev1.Pod) int64 {
 	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
 }

@@ -13,10 +13,8 @@ import (
 // maxListed is how many GPUs of a node are listed.
 const maxListed = 16
 
-// Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string { return c.wouldGet(n, placement.FirstFree) }
 
-// Explain implements policy.Explainer.
 func (r *ranking) Explain(n *snapshot.Node) []string {
 	said, _ := r.explain(n)
 	return said
@@ -30,7 +28,6 @@ func (r *ranking) explain(n *snapshot.Node) (said []string, gpu int) {
 	return r.Ranking.Explain(n)
 }
 
-// Explain implements policy.Explainer.
 func (c *rankingCycle) Explain(n *snapshot.Node) []string {
 	rated, gpu := c.explain(n)
 	if n != nil && !c.Filter(n).Fits() {

@@ -23,7 +23,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// gpuMemory is the policy.
 type gpuMemory struct {
 	config   Config
 	hardware *snapshot.ObjectFact[hardware]
@@ -51,10 +50,8 @@ func newGPUMemory(config Config, leastWaste strategy.Strategy) *gpuMemory {
 	return p
 }
 
-// Inputs implements policy.InputReader.
 func (p *gpuMemory) Inputs() policy.Inputs { return p.config.Inputs() }
 
-// Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:        []corev1.ResourceName{memoryResource, countResource},
@@ -64,7 +61,6 @@ func (c *Config) Inputs() policy.Inputs {
 	}
 }
 
-// Prepare implements policy.Policy.
 func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	r := p.request(pod)
 	c := cycle{policy: p, pod: pod.UID, request: r}
@@ -82,7 +78,6 @@ func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.V
 	return &rankingCycle{c, ranking}, nil
 }
 
-// Precompute implements policy.Precomputer.
 func (p *gpuMemory) Precompute(view *snapshot.View) {
 	if p.ranker != nil {
 		p.ranker.Precompute(view)
@@ -101,7 +96,6 @@ type cycle struct {
 // matters only where the pod has GPUs already.
 func (c *cycle) Signature() string { return c.request.signature() }
 
-// Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	u := c.policy.usage.Of(n)
 	verdict := c.policy.evaluate(c.request, n, u)
@@ -176,7 +170,6 @@ func (r *request) countGPUs(u *usage) policy.Verdict {
 	return policy.Verdict{Reason: reason, Unresolvable: possible < r.gpus, Have: fitting, Want: r.gpus}
 }
 
-// Score implements policy.Score.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	u := c.policy.usage.Of(n)
 	if u.capacity == 0 {
@@ -197,7 +190,6 @@ func (r *request) expected(u *usage) int64 {
 	return r.memory
 }
 
-// Ledgers implements policy.Reserver.
 func (p *gpuMemory) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
 	if p.request(pod) == nil {
 		return nil, nil
@@ -205,7 +197,6 @@ func (p *gpuMemory) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Le
 	return []snapshot.LedgerKey{{Resource: memoryResource, Node: node.Name}}, nil
 }
 
-// Reserve implements policy.Reserver.
 func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	r := p.request(ask.Pod)
 	if r == nil {
@@ -236,7 +227,6 @@ func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Allocation, polic
 	return allocation, policy.Verdict{}
 }
 
-// ValidateAllocation implements policy.AllocationValidator.
 func (p *gpuMemory) ValidateAllocation(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
 	if !p.usable(ask.Ledger, ask.Pod.UID, ask.Node) {
 		return nil, policy.Verdict{Reason: unusableAllocation}

@@ -112,7 +112,6 @@ func (r *Report) inspection() inspection {
 	return response
 }
 
-// Units implements policy.UnitLister.
 func (p *gpuMemory) Units(view *snapshot.View) policy.UnitList {
 	list := policy.UnitList{Resource: memoryResource, Title: "GPU memory", Unit: string(p.config.Unit), Nodes: make([]policy.NodeUnits, 0, view.Len())}
 	for n := range view.All() {

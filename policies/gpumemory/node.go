@@ -31,7 +31,6 @@ type hardware struct {
 	mixed      bool           // the GPUs have different sizes, so they are of different models
 }
 
-// hardwareOf reads the hardware of the node.
 func hardwareOf(node *corev1.Node, c *Config) hardware {
 	memory := amount(node.Status.Capacity, memoryResource)
 	if memory <= 0 {

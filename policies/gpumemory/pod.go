@@ -34,5 +34,4 @@ var podStates = snapshot.NewPodFact(func(pod *corev1.Pod) podState {
 	return s
 })
 
-// unserved reports whether the device plugin has not given the pod its GPU yet.
 func (s *podState) unserved() bool { return s.pending && s.notAssigned }

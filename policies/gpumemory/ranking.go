@@ -44,7 +44,6 @@ func (r *ranking) Score(n *snapshot.Node) int64 {
 	return r.Ranking.Score(n)
 }
 
-// Score implements policy.Score.
 func (c *rankingCycle) Score(n *snapshot.Node) int64 { return c.ranking.Score(n) }
 
 // preferred returns the best GPU for a share, or placement.FirstFree if no strategy chooses.

@@ -44,10 +44,8 @@ func (s *Signal) indicates(number float64) bool {
 	return number != 0
 }
 
-// Inputs implements policy.InputReader.
 func (p *hardwareHealth) Inputs() policy.Inputs { return p.config.Inputs() }
 
-// Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
 	rejects, scores := c.effects()
@@ -68,7 +66,6 @@ func (c *Config) effects() (reject, score bool) {
 	return reject, score
 }
 
-// Prepare implements policy.Policy.
 func (p *hardwareHealth) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p}
 	tolerated := p.request(pod)
@@ -158,10 +155,8 @@ func (c *cycle) Signature() string {
 	return string(text)
 }
 
-// Filter implements policy.Filter.
 func (c filtering) Filter(n *snapshot.Node) policy.Verdict { return c.filter(n) }
 
-// Filter implements policy.Filter.
 func (c both) Filter(n *snapshot.Node) policy.Verdict { return c.filter(n) }
 
 func (c *cycle) filter(n *snapshot.Node) policy.Verdict {

@@ -28,10 +28,8 @@ func newImageLocality() *imageLocality {
 	return p
 }
 
-// Inputs implements policy.InputReader.
 func (p *imageLocality) Inputs() policy.Inputs { return policy.Inputs{ScoreOnly: true} }
 
-// Prepare implements policy.Policy.
 func (p *imageLocality) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
 	wanted := p.request(pod)
 	if len(wanted) == 0 {

@@ -9,7 +9,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	var said []string
 	for i := range c.needs {

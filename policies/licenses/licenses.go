@@ -21,7 +21,6 @@ import (
 // ledgerPrefix and a feature's name are the resource of the feature's ledgers.
 const ledgerPrefix = "licenses/"
 
-// licenses is the policy.
 type licenses struct {
 	annotation string
 	whenStale  policy.UnknownAction
@@ -65,10 +64,8 @@ func (f *feature) on(n *snapshot.Node) bool {
 	return f.NodeLabel == nil || f.NodeLabel.In(n.Object.Labels)
 }
 
-// Inputs implements policy.InputReader.
 func (p *licenses) Inputs() policy.Inputs { return p.inputs }
 
-// Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	inputs := policy.Inputs{FilterOnly: true, AnyPod: true} // by the annotation
 	for i, f := range c.Features {
@@ -87,7 +84,6 @@ func (c *Config) Inputs() policy.Inputs {
 	return inputs
 }
 
-// Prepare implements policy.Policy.
 func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	needs, err := p.request(pod)
 	if err != nil || len(needs) == 0 {
@@ -119,7 +115,6 @@ type signed struct {
 	signature string
 }
 
-// Signature implements policy.Signature.
 func (s *signed) Signature() string { return s.signature }
 
 // sign returns a signature: what the pod needs, and the verdicts about floating seats, which are
@@ -161,7 +156,6 @@ type viewNeed struct {
 	onNodes map[string]int64
 }
 
-// Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	var first policy.Verdict
 	for i := range c.needs {
@@ -225,7 +219,6 @@ func (c *cycle) freed(e *viewNeed, n *snapshot.Node) int64 {
 	})
 }
 
-// Ledgers implements policy.Reserver.
 func (p *licenses) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
 	needs, err := p.request(pod)
 	if err != nil {
@@ -243,7 +236,6 @@ func (p *licenses) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Led
 	return keys, nil
 }
 
-// Reserve implements policy.Reserver.
 func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	needs, err := p.request(ask.Pod)
 	i := slices.IndexFunc(needs, func(n need) bool { return n.feature.ledger() == ask.Ledger.Resource })

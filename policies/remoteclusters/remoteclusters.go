@@ -57,10 +57,8 @@ func newRemoteClusters(config Config) *remoteClusters {
 	return p
 }
 
-// Inputs implements policy.InputReader.
 func (p *remoteClusters) Inputs() policy.Inputs { return p.config.Inputs() }
 
-// Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
 	for i, cluster := range c.Clusters {
@@ -168,7 +166,6 @@ type cycle struct {
 	states   []clusterState // by cluster
 }
 
-// Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	index := *c.policy.cluster.Of(n)
 	switch {
@@ -197,7 +194,6 @@ func (c *cycle) inDoubt(reason *policy.Reason) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// Score implements policy.Score.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	index := *c.policy.cluster.Of(n)
 	if index == local {

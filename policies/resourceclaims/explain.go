@@ -19,7 +19,6 @@ import (
 // claims for a device.
 const maxListed, maxHolders = 16, 4
 
-// Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	switch {
 	case n == nil && c.unknown != nil:
@@ -32,7 +31,6 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	return c.policy.explain(c.request, n)
 }
 
-// Explain implements policy.Explainer.
 func (r *ranking) Explain(n *snapshot.Node) []string {
 	rated, _ := r.Ranking.Explain(n)
 	if n == nil || r.request == nil {

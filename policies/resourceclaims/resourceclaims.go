@@ -46,7 +46,6 @@ func newResourceClaims(config Config) *resourceClaims {
 	return p
 }
 
-// Inputs implements policy.InputReader.
 func (p *resourceClaims) Inputs() policy.Inputs {
 	return policy.Inputs{ScoreOnly: true, Devices: true, History: p.ranker != nil}
 }

@@ -56,7 +56,6 @@ type lookup struct {
 	at                 common.Location
 }
 
-// label identifies the label.
 func (l lookup) label() [3]string { return [3]string{l.object, l.field, l.key} }
 
 // presence is how an expression reads an element, such as the number of a signal.
@@ -155,7 +154,6 @@ func (a *analysis) signal(e ast.Expr) deps {
 	return 0
 }
 
-// is reports whether the expression is the variable.
 func (a *analysis) is(e ast.Expr, variable string) bool {
 	return e.Kind() == ast.IdentKind && e.AsIdent() == variable &&
 		!slices.Contains(a.scope, variable)

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
@@ -41,7 +40,9 @@ type compiler struct {
 // are parts.
 type expression struct {
 	name    string // of a match condition
-	whole   *part  // nil if the expression is more than one part
+	path    *field.Path
+	text    string
+	whole   *part // nil if the expression is more than one part
 	program cel.Program
 	parts   []*part // all, in order
 	reads   []read
@@ -60,23 +61,13 @@ type part struct {
 	want    presence    // of the signal, for ofSignal
 }
 
-// template has the schema and the environment of all compilers, which nothing changes once they are
-// made.
-var template = sync.OnceValues(func() (*compiler, error) {
+func newCompiler() (*compiler, error) {
 	s, err := newSchema()
 	if err != nil {
 		return nil, err
 	}
 	env, err := newEnv(s)
 	return &compiler{schema: s, env: env}, err
-})
-
-func newCompiler() (*compiler, error) {
-	t, err := template()
-	if err != nil {
-		return nil, err
-	}
-	return &compiler{schema: t.schema, env: t.env}, nil
 }
 
 // compile returns the expression, or its errors.
@@ -100,6 +91,7 @@ func (c *compiler) compile(
 	a := analyze(checked.NativeRep())
 	a.check(checked.NativeRep().Expr())
 	e := &expression{
+		path: path, text: text,
 		reads: a.reads, lookups: a.lookups, deps: a.deps[checked.NativeRep().Expr().ID()],
 	}
 	start := common.NewLocation(1, 0)
@@ -256,10 +248,8 @@ func (c *compiler) optimize(by optimizer, checked *cel.Ast) (*cel.Ast, error) {
 	return changed, issues.Err()
 }
 
-// optimizer is a function that changes a tree.
 type optimizer func(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST
 
-// Optimize implements cel.ASTOptimizer.
 func (o optimizer) Optimize(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST {
 	return o(ctx, tree)
 }

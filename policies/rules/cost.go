@@ -118,7 +118,6 @@ func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	return nil // the library derives the size of a function's result from the arguments
 }
 
-// EstimateCallCost implements checker.CostEstimator.
 func (sizes) EstimateCallCost(
 	string, string, *checker.AstNode, []checker.AstNode,
 ) *checker.CallEstimate {

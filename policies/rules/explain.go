@@ -25,7 +25,6 @@ const (
 	shownParts = 6
 )
 
-// Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		return c.silent

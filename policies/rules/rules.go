@@ -22,7 +22,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// rules is the policy.
 type rules struct {
 	whenStale policy.UnknownAction
 	filters   []*rule // first those for which preemption does not help
@@ -37,7 +36,6 @@ type rules struct {
 	pool     sync.Pool
 }
 
-// rule is a filter or a score.
 type rule struct {
 	name          string
 	expression    *expression
@@ -80,7 +78,6 @@ func (p *rules) evaluate(class class, vars map[string]any) []ref.Val {
 	return values
 }
 
-// Inputs implements policy.InputReader.
 func (p *rules) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Signals: p.reads, ScoreOnly: len(p.filters) == 0, FilterOnly: len(p.scores) == 0,
@@ -90,10 +87,8 @@ func (p *rules) Inputs() policy.Inputs {
 	}
 }
 
-// Warnings implements policy.Warner.
 func (p *rules) Warnings() field.ErrorList { return p.warnings }
 
-// cycle is the policy prepared for one pod.
 type cycle struct {
 	policy  *rules
 	view    *snapshot.View
@@ -105,7 +100,6 @@ type cycle struct {
 	silent  []string           // rules without an effect on any node, with the reason
 }
 
-// Prepare implements policy.Policy.
 func (p *rules) Prepare(
 	ctx context.Context, pod *corev1.Pod, view *snapshot.View,
 ) (policy.Cycle, error) {
@@ -158,16 +152,12 @@ type (
 	}
 )
 
-// Filter implements policy.Filter.
 func (c filters) Filter(n *snapshot.Node) policy.Verdict { return c.filter(n) }
 
-// Filter implements policy.Filter.
 func (c both) Filter(n *snapshot.Node) policy.Verdict { return c.filter(n) }
 
-// Score implements policy.Score.
 func (c scores) Score(n *snapshot.Node) int64 { return c.score(n) }
 
-// Score implements policy.Score.
 func (c both) Score(n *snapshot.Node) int64 { return c.score(n) }
 
 // begin returns a cycle without rules, and the variables of what depends on the request.
@@ -345,7 +335,6 @@ func (c *cycle) score(n *snapshot.Node) int64 {
 	return int64(math.Round(sum / c.weights))
 }
 
-// rate returns the rule's score for the node, 0 to MaxScore.
 func (c *cycle) rate(s *rule, n *snapshot.Node) (float64, error) {
 	v, err := c.eval(s.expression, n)
 	if err != nil {
@@ -408,7 +397,6 @@ func (v *nodeVariables) ResolveName(name string) (any, bool) {
 	return value, true
 }
 
-// Parent implements cel.Activation.
 func (v *nodeVariables) Parent() cel.Activation { return nil }
 
 // value returns the part's value for the node, which is nil if the part does not depend on one. The

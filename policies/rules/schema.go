@@ -19,6 +19,7 @@ type schema struct {
 	*types.Registry
 	structs map[string]*structType
 	byGo    map[reflect.Type]*structType
+	trimmed map[reflect.Type][]string
 }
 
 type structType struct {
@@ -45,6 +46,7 @@ func newSchema() (*schema, error) {
 		Registry: registry,
 		structs:  map[string]*structType{},
 		byGo:     map[reflect.Type]*structType{},
+		trimmed:  trimmed(),
 	}
 	for _, root := range []any{corev1.Pod{}, corev1.Node{}, usage{}} {
 		s.structOf(reflect.TypeOf(root))
@@ -88,8 +90,8 @@ func trimmed() map[reflect.Type][]string {
 	return fields
 }
 
-func isTrimmed(t reflect.Type, name string) bool {
-	fields := trimmed()[t]
+func (s *schema) isTrimmed(t reflect.Type, name string) bool {
+	fields := s.trimmed[t]
 	if len(fields) > 0 && fields[0] == "only" {
 		return !slices.Contains(fields[1:], name)
 	}
@@ -124,7 +126,7 @@ func (s *schema) addFields(st *structType, outer, t reflect.Type, index []int) {
 		if name == "" || name == "-" {
 			continue
 		}
-		if isTrimmed(outer, name) || isTrimmed(t, name) {
+		if s.isTrimmed(outer, name) || s.isTrimmed(t, name) {
 			st.removed = append(st.removed, name)
 			continue
 		}
@@ -170,7 +172,6 @@ func (s *schema) typeOf(t reflect.Type) *types.Type {
 	return types.DynType
 }
 
-// FindStructType implements types.Provider.
 func (s *schema) FindStructType(name string) (*types.Type, bool) {
 	if st, ok := s.structs[name]; ok {
 		return types.NewTypeTypeWithParam(st.cel), true
@@ -178,7 +179,6 @@ func (s *schema) FindStructType(name string) (*types.Type, bool) {
 	return s.Registry.FindStructType(name)
 }
 
-// FindStructFieldType implements types.Provider.
 func (s *schema) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	st, ok := s.structs[name]
 	if !ok {

@@ -69,14 +69,6 @@ type MatchCondition struct {
 	Expression string `json:"expression" required:"-"`
 }
 
-// weight returns the weight of the rule, with the default.
-func (s *ScoreRule) weight() int32 {
-	if s.Weight == nil {
-		return 1
-	}
-	return *s.Weight
-}
-
 const (
 	// maxRules bounds the rules of one policy.
 	maxRules = 100
@@ -126,14 +118,9 @@ func (c *compiler) build(config Config) (policy.Policy, error) {
 		p.warnings = append(p.warnings,
 			field.Invalid(at, 0, "no score has an effect: each has the weight 0"))
 	}
-	slices.SortStableFunc(p.filters, func(a, b *rule) int {
-		if a.unresolvable == b.unresolvable {
-			return 0
-		} else if a.unresolvable {
-			return -1
-		}
-		return 1
-	})
+	resolvable := func(r *rule) bool { return !r.unresolvable }
+	first := slices.DeleteFunc(slices.Clone(p.filters), resolvable)
+	p.filters = append(first, slices.DeleteFunc(p.filters, func(r *rule) bool { return r.unresolvable })...)
 	p.arrange(c)
 	return p, nil
 }
@@ -157,7 +144,7 @@ func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.Er
 		r.unresolvable = !*f.Resolvable
 	}
 	p.filters = append(p.filters, r)
-	p.warnings = append(p.warnings, r.warnLookups(path, f.MatchConditions, f.Expression)...)
+	p.warnings = append(p.warnings, r.warnLookups()...)
 	return nil
 }
 
@@ -167,9 +154,13 @@ func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.Erro
 	if len(errs) > 0 {
 		return errs
 	}
-	if r.weight = float64(s.weight()); r.weight > 0 {
+	r.weight = 1
+	if s.Weight != nil {
+		r.weight = float64(*s.Weight)
+	}
+	if r.weight > 0 {
 		p.scores = append(p.scores, r)
-		p.warnings = append(p.warnings, r.warnLookups(path, s.MatchConditions, s.Expression)...)
+		p.warnings = append(p.warnings, r.warnLookups()...)
 	}
 	return nil
 }
@@ -214,43 +205,38 @@ func (p *rules) newRule(
 // warnLookups returns a warning for each label without which an expression of the rule is an error.
 // It returns none about a label for which the rule tests, or of which failurePolicy says what
 // happens.
-func (r *rule) warnLookups(
-	path *field.Path, conditions []MatchCondition, text string,
-) (warnings field.ErrorList) {
+func (r *rule) warnLookups() (warnings field.ErrorList) {
 	if r.failurePolicy == policy.Ignore {
 		return nil
 	}
+	all := append(slices.Clip(r.conditions), r.expression)
 	// The labels for which the rule tests, or of which a warning has been given.
 	known := map[[3]string]bool{}
-	for _, e := range append(slices.Clip(r.conditions), r.expression) {
+	for _, e := range all {
 		for _, l := range e.lookups {
 			known[l.label()] = known[l.label()] || l.want != direct
 		}
 	}
-	warn := func(l lookup, at *field.Path, text, result string) {
-		if !known[l.label()] {
+	if r.reason == nil { // a score, for which an error is no failure
+		all = r.conditions
+	}
+	for _, e := range all {
+		for _, l := range e.lookups {
+			if known[l.label()] {
+				continue
+			}
 			known[l.label()] = true
-			warnings = append(warnings, invalid(at, text, l.at, fmt.Sprintf(
+			result := "the rule rejects the node"
+			if e != r.expression {
+				result = "the request fails"
+			} else if l.object == podVar {
+				result = "the rule rejects every node"
+			}
+			warnings = append(warnings, invalid(e.path, e.text, l.at, fmt.Sprintf(
 				"a %s without %q in %s is an error, and %s: "+
 					"write %[1]s.metadata.?%[3]s[?%[2]q].orValue(\"\")",
 				l.object, l.key, l.field, result)))
 		}
-	}
-	for i, m := range r.conditions {
-		at := path.Child("matchConditions").Index(i).Child("expression")
-		for _, l := range m.lookups {
-			warn(l, at, conditions[i].Expression, "the request fails")
-		}
-	}
-	if r.reason == nil {
-		return warnings // a score, for which an error is no failure
-	}
-	for _, l := range r.expression.lookups {
-		result := "the rule rejects the node"
-		if l.object == podVar {
-			result = "the rule rejects every node"
-		}
-		warn(l, path.Child("expression"), text, result)
 	}
 	return warnings
 }

@@ -15,10 +15,8 @@ import (
 // maxSigned bounds the length of a signature, in bytes: pods with larger ones are seldom alike.
 const maxSigned = 4096
 
-// signature implements policy.Signature.
 type signature string
 
-// Signature implements policy.Signature.
 func (s signature) Signature() string { return string(s) }
 
 func appendText(text []byte, s string) []byte {

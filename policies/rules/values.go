@@ -93,7 +93,6 @@ type orderedMap struct {
 	keys   atomic.Pointer[[]string] // sorted, from the first loop on
 }
 
-// Iterator implements traits.Iterable.
 func (m *orderedMap) Iterator() traits.Iterator {
 	keys := m.keys.Load()
 	if keys == nil {
@@ -108,7 +107,8 @@ func (m *orderedMap) Iterator() traits.Iterator {
 	return types.NewStringList(types.DefaultTypeAdapter, *keys).Iterator()
 }
 
-// object is a struct of Kubernetes' API. It is not changed.
+// object is a struct of Kubernetes' API, as a value with the traits Indexer and FieldTester. It is
+// not changed.
 type object struct {
 	schema *schema
 	kind   *structType
@@ -138,7 +138,6 @@ func (o *object) find(name ref.Val) (reflect.Value, bool, ref.Val) {
 	return v, !f.omitEmpty || !v.IsZero(), nil
 }
 
-// Get implements traits.Indexer.
 func (o *object) Get(name ref.Val) ref.Val {
 	v, there, problem := o.find(name)
 	switch {
@@ -150,7 +149,6 @@ func (o *object) Get(name ref.Val) ref.Val {
 	return o.schema.valueOf(v)
 }
 
-// IsSet implements traits.FieldTester.
 func (o *object) IsSet(name ref.Val) ref.Val {
 	_, there, problem := o.find(name)
 	if problem != nil {
@@ -159,13 +157,11 @@ func (o *object) IsSet(name ref.Val) ref.Val {
 	return types.Bool(there)
 }
 
-// Equal implements ref.Val.
 func (o *object) Equal(other ref.Val) ref.Val {
 	p, ok := other.(*object)
 	return types.Bool(ok && o.kind == p.kind && equality.Semantic.DeepEqual(o.Value(), p.Value()))
 }
 
-// ConvertToNative implements ref.Val.
 func (o *object) ConvertToNative(t reflect.Type) (any, error) {
 	if o.value.Type().AssignableTo(t) {
 		return o.Value(), nil
@@ -173,7 +169,6 @@ func (o *object) ConvertToNative(t reflect.Type) (any, error) {
 	return nil, fmt.Errorf("%s cannot be converted to %v", o.kind.name, t)
 }
 
-// ConvertToType implements ref.Val.
 func (o *object) ConvertToType(t ref.Type) ref.Val {
 	if t == types.TypeType {
 		return o.kind.cel
@@ -181,10 +176,8 @@ func (o *object) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErr("%s cannot be converted to %s", o.kind.name, t.TypeName())
 }
 
-// Type implements ref.Val.
 func (o *object) Type() ref.Type { return o.kind.cel }
 
-// Value implements ref.Val.
 func (o *object) Value() any { return o.value.Interface() }
 
 // keyedSignal is the map of the current numbers of a signal with keys.

@@ -10,7 +10,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	var lines []string
 	for i := range c.readings {

@@ -41,10 +41,8 @@ func newUtilization(config Config) *utilization {
 	return p
 }
 
-// Inputs implements policy.InputReader.
 func (p *utilization) Inputs() policy.Inputs { return p.config.Inputs() }
 
-// Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
 	for k, use := range c.uses() {
@@ -71,7 +69,6 @@ func (c *Config) uses() [kinds]*Use {
 	return [kinds]*Use{cpu: c.CPU, memory: c.Memory}
 }
 
-// Prepare implements policy.Policy.
 func (p *utilization) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, pod: pod, needs: p.request(pod)}
 	for k, use := range p.config.uses() {
@@ -169,7 +166,6 @@ func (c *cycle) Signature() string {
 	return string(text)
 }
 
-// Filter implements policy.Filter.
 func (c filtering) Filter(n *snapshot.Node) policy.Verdict {
 	for i := range c.readings {
 		r := &c.readings[i]
@@ -203,7 +199,6 @@ func (c *cycle) evaluate(r *reading, l load) policy.Verdict {
 	}
 }
 
-// Score implements policy.Score.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	score := float64(policy.MaxScore)
 	for i := range c.readings {

@@ -17,7 +17,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// goneUnit is the name of a unit that no node has.
 const goneUnit = "policytest-gone"
 
 // allocations calls the policy for a pod that holds what Reserve chose for it, and for one that
@@ -89,7 +88,6 @@ func (s *suite) fill(reserver policy.Reserver, c *testCase, where, node string, 
 	}
 }
 
-// withLedgers returns the extension of a View with these ledgers.
 func (s *suite) withLedgers(ledgers []*snapshot.Ledger) func(*snapshot.Builder) {
 	return func(b *snapshot.Builder) {
 		if s.options.Extend != nil {

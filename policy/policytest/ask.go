@@ -13,7 +13,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// prepared is the result of Prepare for one pod.
 type prepared struct {
 	cycle    policy.Cycle
 	err      error

@@ -28,7 +28,6 @@ type cluster struct {
 	strangers bool // the nodes are only in the request, and the View is empty
 }
 
-// world is a cluster with its View.
 type world struct {
 	view *snapshot.View
 	// nodes are the nodes to call the policy for: those of the View in order of name, then others.
@@ -46,13 +45,12 @@ func (c *cluster) build(extend func(*snapshot.Builder)) *world {
 	for _, pod := range pods {
 		snapshot.TrimPod(pod)
 	}
-	w := &world{view: new(snapshot.View)}
+	w := new(world)
 	var b snapshot.Builder
 	for _, signal := range c.signals {
 		b.SetSignal(signal)
 	}
 	if c.strangers {
-		w.view = b.View()
 		for _, node := range nodes {
 			on := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Spec.NodeName != node.Name })
 			w.nodes = append(w.nodes, snapshot.NewNode(node, on...))
@@ -67,8 +65,8 @@ func (c *cluster) build(extend func(*snapshot.Builder)) *world {
 		if extend != nil {
 			extend(&b)
 		}
-		w.view = b.View()
 	}
+	w.view = b.View()
 	w.nodes = slices.AppendSeq(w.nodes, w.view.All())
 	w.known = w.view.Len()
 	for _, node := range unknown {
@@ -257,7 +255,6 @@ func setValues(m map[string]string, value string) {
 	}
 }
 
-// increment adds 1 to every whole number.
 func increment(m map[string]string) {
 	for key, value := range m {
 		if n, err := strconv.ParseInt(value, 10, 32); err == nil {

@@ -24,10 +24,8 @@ func Devices(text string) func(*snapshot.Builder) {
 	return extend
 }
 
-// deviceObject is one object, of the kind that its text names.
 type deviceObject struct{ add func(*snapshot.Builder) }
 
-// UnmarshalJSON reads an object with its kind.
 func (o *deviceObject) UnmarshalJSON(data []byte) (err error) {
 	var is struct {
 		Kind string `json:"kind"`

@@ -40,14 +40,12 @@ func (s *suite) allocatesNothing() {
 	}
 }
 
-// call is a call of Filter or Score for a node.
 type call struct {
 	what string
 	node *snapshot.Node
 	make func()
 }
 
-// calls returns a call of Filter and one of Score for each node.
 func (r prepared) calls(nodes []*snapshot.Node) []call {
 	var all []call
 	filter, filters := r.cycle.(policy.Filter)

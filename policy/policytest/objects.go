@@ -3,6 +3,7 @@ package policytest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -52,12 +53,8 @@ func parsePods(text string) ([]*corev1.Pod, error) {
 		return nil, err
 	}
 	for _, pod := range pods {
-		if pod.Namespace == "" {
-			pod.Namespace = "default"
-		}
-		if pod.UID == "" {
-			pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
-		}
+		pod.Namespace = cmp.Or(pod.Namespace, "default")
+		pod.UID = cmp.Or(pod.UID, types.UID(podName(pod)))
 	}
 	return pods, nil
 }

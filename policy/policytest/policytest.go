@@ -65,7 +65,6 @@ func Check(o Options) []error {
 // mistake would cause hundreds.
 const maxFailures = 3
 
-// suite is one run of Check.
 type suite struct {
 	options  Options
 	policy   policy.Policy
@@ -137,7 +136,6 @@ func (s *suite) prepareCases() bool {
 	return true
 }
 
-// inputs returns what the policy declares.
 func (s *suite) inputs() (in policy.Inputs) {
 	if reader, ok := s.policy.(policy.InputReader); ok {
 		in = reader.Inputs()

@@ -48,7 +48,6 @@ func (s *suite) compare(rule, where, how string, nodes []*snapshot.Node, first, 
 	return d == ""
 }
 
-// returned checks what Filter and Explain return.
 func (s *suite) returned(c *testCase) {
 	for _, line := range c.want.said {
 		if !explanation.MatchString(line) {

@@ -23,14 +23,12 @@ var Now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	  c: {number: 0.5, stale: true}
 func Signals(text string) []*snapshot.Signal { return must(parseSignals(text)) }
 
-// signalValue is a value in YAML.
 type signalValue struct {
 	Number float64   `json:"number"`
 	At     time.Time `json:"at"`
 	Stale  bool      `json:"stale"`
 }
 
-// UnmarshalJSON reads a number, or a mapping.
 func (v *signalValue) UnmarshalJSON(data []byte) error {
 	if data[0] != '{' {
 		return json.Unmarshal(data, &v.Number)

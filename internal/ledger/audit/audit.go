@@ -170,7 +170,6 @@ func compareHolders(a, b Holder) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-// auditor is the state of one audit.
 type auditor struct {
 	Input
 	pods        map[types.UID]*corev1.Pod

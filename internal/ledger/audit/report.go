@@ -28,13 +28,15 @@ func NewReport(in Input, findings []Finding) *Report {
 }
 
 // OK reports whether all findings are notes.
-func (r *Report) OK() bool {
+func (r *Report) OK() bool { return r.notes() == len(r.Findings) }
+
+func (r *Report) notes() (notes int) {
 	for _, f := range r.Findings {
-		if !f.Kind.Note() {
-			return false
+		if f.Kind.Note() {
+			notes++
 		}
 	}
-	return true
+	return notes
 }
 
 // WriteJSON writes the report as one JSON object, with a field "ok" in addition.
@@ -54,23 +56,14 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteText writes one line for each finding, and a summary.
 func (r *Report) WriteText(w io.Writer) error {
 	var text strings.Builder
-	wrong, notes := 0, 0
 	for _, f := range r.Findings {
 		fmt.Fprintln(&text, f)
-		if f.Kind.Note() {
-			notes++
-		} else {
-			wrong++
-		}
 	}
 	fmt.Fprintf(&text, "ledgers: %d, allocations: %d, nodes: %d, pods: %d; ", r.Ledgers, r.Allocations, r.Nodes, r.Pods)
-	switch {
-	case wrong == 0 && notes == 0:
+	if len(r.Findings) == 0 {
 		text.WriteString("no findings\n")
-	case wrong == 0:
-		fmt.Fprintf(&text, "findings: 0, notes: %d\n", notes)
-	default:
-		fmt.Fprintf(&text, "findings: %d, notes: %d\n", wrong, notes)
+	} else {
+		fmt.Fprintf(&text, "findings: %d, notes: %d\n", len(r.Findings)-r.notes(), r.notes())
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
