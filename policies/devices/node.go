@@ -273,3 +273,8 @@ func (u *usage) sum(hw *hardware) {
 
 // free returns what is left of a unit, 0 or more.
 func (u *usage) free(unit int) int64 { return u.units[unit].Capacity - u.units[unit].Used }
+
+// request returns how much of the resource the pod requests.
+func (p *devices) request(pod *corev1.Pod) int64 {
+	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
+}

@@ -3,9 +3,9 @@
 //
 // The policy has two halves. The first counts the GPUs of a node (node.go, gpushare.go) and says
 // whether a pod fits there and which GPUs the pod gets (this file, choose.go). The second,
-// ranking.go, ranks nodes and GPUs by what the pods that usually arrive can still use: it exists
-// only with the scoring strategy LeastWaste, and also for pods without GPUs. gpus.go and inspect.go
-// show the state of the GPUs to people and tools.
+// ranking.go, ranks nodes and GPUs by what the pods that usually arrive can still use, with the
+// arithmetic of internal/placement/strategy: it exists only with the scoring strategy LeastWaste, and
+// also for pods without GPUs. gpus.go and inspect.go show the state of the GPUs to people and tools.
 package gpumemory
 
 import (

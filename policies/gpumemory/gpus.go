@@ -57,8 +57,7 @@ func gpusOf(n *snapshot.Node, hw *hardware) []GPU {
 }
 
 // unannotated returns the pods of the node that request GPUs, and of which neither an allocation
-// nor an annotation says which GPUs they have, in order of namespace and name. They count on no
-// GPU. Their Amount is the memory that they request, or 0 for whole GPUs.
+// nor an annotation says which GPUs they have: see [NodeReport].
 func unannotated(n *snapshot.Node, hw *hardware) []GPUPod {
 	_, unallocated := allocations.On(n, n.Ledger(memoryResource))
 	var pods []GPUPod

@@ -22,9 +22,7 @@ import (
 const (
 	memoryResource = gpushare.Memory
 	countResource  = gpushare.Count
-)
 
-const (
 	indexKey    = "ALIYUN_COM_GPU_MEM_IDX"
 	sizeKey     = "ALIYUN_COM_GPU_MEM_DEV"
 	amountKey   = "ALIYUN_COM_GPU_MEM_POD"

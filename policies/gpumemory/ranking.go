@@ -11,11 +11,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// This file is the second half of the policy: the scores, and the choice of a GPU, by a strategy
-// that compares all nodes (scoringStrategy.type: LeastWaste). It describes nodes and pods for the
-// strategy in internal/placement/strategy, which has the arithmetic, and uses its ranking. Whether
-// a pod fits does not depend on it.
-
 // ranking is the Cycle of a pod without GPUs where nodes are ranked by a strategy.
 type ranking struct {
 	policy *gpuMemory

@@ -117,8 +117,8 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, fields.ExtendedResource(at.Child("resource"), f.Resource)...)
 	}
 	errs = append(errs, f.NodeLabel.CheckLabel(at.Child("nodeLabel"))...)
-	if f.Server != nil {
-		errs = append(errs, f.Server.validate(at.Child("server"))...)
+	if s := f.Server; s != nil && s.CheckoutDelay != nil && !s.UsedIncludesPods {
+		errs = append(errs, field.Forbidden(at.Child("server", "checkoutDelay"), "needs usedIncludesPods: true"))
 	}
 	if !f.floating() && f.NodeLabel == nil && f.SeatsPerNode == nil {
 		errs = append(errs, field.Required(at.Child("seats"), "or server, nodeLabel or seatsPerNode must say where there are seats"))
@@ -133,11 +133,4 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("reservedSeats"), f.ReservedSeats, "must be less than seats"))
 	}
 	return errs
-}
-
-func (s *Server) validate(at *field.Path) field.ErrorList {
-	if s.CheckoutDelay != nil && !s.UsedIncludesPods {
-		return field.ErrorList{field.Forbidden(at.Child("checkoutDelay"), "needs usedIncludesPods: true")}
-	}
-	return nil
 }

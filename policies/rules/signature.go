@@ -55,12 +55,10 @@ func appendValue(text []byte, v ref.Val) (signed []byte, ok bool) {
 		return appendText(append(text, 'k'), v.signal), true
 	case *orderedMap:
 		return appendMap(text, v)
-	case traits.Mapper:
-		return nil, false // its order varies
 	case traits.Lister:
 		return appendList(text, v)
 	}
-	return nil, false
+	return nil, false // such as a map whose order varies
 }
 
 func appendMap(text []byte, m *orderedMap) (signed []byte, ok bool) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -146,12 +147,8 @@ func parseScenario(archive *txtar.Archive) (*scenario, error) {
 	if s.pod == nil {
 		return nil, errors.New("pod.yaml is missing")
 	}
-	on := map[string]bool{}
-	for _, n := range s.nodes {
-		on[n.Name] = true
-	}
 	for _, p := range s.assigned {
-		if !on[p.Spec.NodeName] {
+		if !slices.ContainsFunc(s.nodes, func(n *corev1.Node) bool { return n.Name == p.Spec.NodeName }) {
 			return nil, fmt.Errorf("pods.yaml: pod %q is on node %q, which is not in nodes.yaml", podName(p), p.Spec.NodeName)
 		}
 	}
@@ -180,17 +177,15 @@ func (s *scenario) decide(build func() (policy.Policy, error)) string {
 	snapshot.TrimPod(pod)
 	prep := prepare(context.Background(), p, pod, w.view)
 	switch {
-	case prep.panicked != "":
-		return "Prepare " + prep.panicked + "\n"
 	case prep.err != nil:
 		return "error\n" + lines(prep.err)
 	case prep.cycle == nil:
 		return "the policy does not concern the pod\n"
 	}
-	return s.table(w.view, p, prep)
+	return s.table(w.view, p, pod, prep)
 }
 
-func (s *scenario) table(view *snapshot.View, p policy.Policy, prep prepared) string {
+func (s *scenario) table(view *snapshot.View, p policy.Policy, pod *corev1.Pod, prep prepared) string {
 	nodes := make([]*snapshot.Node, len(s.nodes))
 	for i, n := range s.nodes {
 		nodes[i] = view.Node(n.Name)
@@ -205,7 +200,7 @@ func (s *scenario) table(view *snapshot.View, p policy.Policy, prep prepared) st
 			fitting = append(fitting, n)
 		}
 	}
-	scores, err := s.scores(view, p, fitting)
+	scores, err := engineScores(view, p, pod, fitting)
 	if err != nil {
 		return "error\n" + lines(err)
 	}
@@ -225,14 +220,12 @@ func (s *scenario) table(view *snapshot.View, p policy.Policy, prep prepared) st
 	return text.String()
 }
 
-// scores returns the engine's scores of the policy for the nodes that fit.
-func (s *scenario) scores(view *snapshot.View, p policy.Policy, fitting []*snapshot.Node) ([]int64, error) {
+// engineScores returns the engine's scores of the policy for the nodes that fit.
+func engineScores(view *snapshot.View, p policy.Policy, pod *corev1.Pod, fitting []*snapshot.Node) ([]int64, error) {
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "under test", Policy: p, Weight: 1}}})
 	if err != nil {
 		return nil, err
 	}
-	pod := s.pod.DeepCopy()
-	snapshot.TrimPod(pod)
 	var result engine.Result
 	err = e.Score(context.Background(), engine.Request{Pod: pod, View: view, Nodes: fitting}, &result)
 	return result.Totals, err
