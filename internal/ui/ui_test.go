@@ -30,6 +30,7 @@ import (
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
@@ -189,8 +190,13 @@ func TestUnits(t *testing.T) {
 		t.Errorf("nodes %q of groups %v with %v units", got.Nodes, got.Group, got.Count)
 	}
 	var capacity, used, reserved, flags []int64
+	p, err := gpumemory.New(gpumemory.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, node := range got.Nodes {
-		for _, gpu := range gpumemory.GPUs(gpumemory.Config{Unit: gpumemory.GiB}, w.view.Node(node)) {
+		report, _ := p.(policy.Inspector).Inspect(w.view, "gpus/"+node)
+		for _, gpu := range report.(gpumemory.Report).Nodes[0].GPUs {
 			capacity, used, reserved, flags = append(capacity, gpu.Capacity), append(used, gpu.Used), append(reserved, gpu.Reserved), append(flags, 0)
 			if !gpu.Healthy {
 				flags[len(flags)-1] = ui.Unhealthy

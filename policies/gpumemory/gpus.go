@@ -39,13 +39,8 @@ type GPUPod struct {
 	Unplaced bool `json:"unplaced,omitempty"`
 }
 
-// GPUs returns the GPUs of the node in order of index, as a policy with the configuration counts
-// them; none if the node has no shared GPUs and no pod holds any.
-func GPUs(config Config, n *snapshot.Node) []GPU {
-	hw := hardwareOf(n.Object, &config)
-	return gpusOf(n, &hw)
-}
-
+// gpusOf returns the GPUs of the node in order of index; none if the node has no shared GPUs and no
+// pod holds any.
 func gpusOf(n *snapshot.Node, hw *hardware) []GPU {
 	all := usageOf(n, n.Ledger(memoryResource), hw, true).all
 	for i := range all {

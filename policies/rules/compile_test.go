@@ -106,7 +106,7 @@ func TestPartsMakeTheWhole(t *testing.T) {
 	shared := newShared(t)
 	rapid.Check(t, func(t *rapid.T) {
 		text := conditions().Draw(t, "expression")
-		p := compileOne(t, shared, text)
+		p := compileOne(t, text)
 		whole := asWhole(t, shared.env, text)
 		for _, pod := range somePods {
 			c := prepared(p, pod, view)
@@ -133,9 +133,8 @@ func newShared(t fataler) *compiler {
 	return c
 }
 
-// compileOne compiles with what another compiler has cached.
-func compileOne(t fataler, shared *compiler, text string) *rules {
-	p, err := (&compiler{schema: shared.schema, env: shared.env}).build(Config{WhenStale: policy.Neutral, Filters: []FilterRule{{Name: "one", Expression: text}}})
+func compileOne(t fataler, text string) *rules {
+	p, err := New(Config{WhenStale: policy.Neutral, Filters: []FilterRule{{Name: "one", Expression: text}}})
 	if err != nil {
 		t.Fatal(text, ": ", err)
 	}
@@ -291,7 +290,7 @@ func TestEstimatesAreBounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		vars := allVars(compileOne(t, c, text), pod, view.Node("a"), view)
+		vars := allVars(compileOne(t, text), pod, view.Node("a"), view)
 		_, details, err := program.Eval(vars)
 		estimate := c.estimate(checked, c.largest)
 		if cost := details.ActualCost(); err != nil || *cost > estimate || estimate > most {
@@ -302,7 +301,7 @@ func TestEstimatesAreBounds(t *testing.T) {
 
 // Comparing and adding quantities changes them internally. Cached quantities must not change.
 func TestKeptQuantitiesStay(t *testing.T) {
-	p := compileOne(t, newShared(t), `usage.free["memory"].add(podRequests["memory"]).add(quantity("1e40")).compareTo(quantity("1e40").add(usage.free["memory"]).add(podRequests["memory"])) == 0`)
+	p := compileOne(t, `usage.free["memory"].add(podRequests["memory"]).add(quantity("1e40")).compareTo(quantity("1e40").add(usage.free["memory"]).add(podRequests["memory"])) == 0`)
 	view := policytest.View(someNodes, onNodes, nil)
 	c := prepared(p, somePods[3], view)
 	var all sync.WaitGroup
@@ -361,13 +360,12 @@ func FuzzExpression(f *testing.F) {
 	f.Add(`v1.Pod{metadata: 1} == pod || signals["x"] in signals`)
 	f.Add(`@0 == '' ? "é\n" : b"x"`)
 	view := policytest.View(someNodes, onNodes, someSignals)
-	shared := newShared(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, config := range []Config{
 			{WhenStale: policy.Reject, Filters: []FilterRule{{Name: "one", Expression: text}}},
 			{WhenStale: policy.Neutral, Scores: []ScoreRule{{Name: "one", Expression: text, MatchConditions: []MatchCondition{{Name: "has-labels", Expression: `has(pod.metadata.labels)`}}}}},
 		} {
-			p, err := (&compiler{schema: shared.schema, env: shared.env}).build(config)
+			p, err := New(config)
 			if err != nil {
 				requireFieldErrors(t, text, err)
 				continue

@@ -92,11 +92,6 @@ func New(config Config) (policy.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.build(config)
-}
-
-// build is New with a new compiler.
-func (c *compiler) build(config Config) (policy.Policy, error) {
 	errs := config.validate()
 	if len(config.Filters)+len(config.Scores) > maxRules {
 		return nil, errs.ToAggregate()

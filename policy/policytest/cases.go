@@ -184,40 +184,31 @@ func hostileSignals(given *cluster) []*cluster {
 	if len(given.signals) == 0 {
 		return nil
 	}
-	with := func(name string, change func(snapshot.Value) snapshot.Value) *cluster {
-		next := &cluster{name: name, nodes: given.nodes, pods: given.pods}
-		for _, signal := range given.signals {
-			values := map[string]snapshot.Value{}
-			for key, value := range signal.All() {
-				values[key] = change(value)
+	with := func(name string, change func(*snapshot.Value)) *cluster {
+		return given.saying(name, func(values map[string]snapshot.Value) {
+			for key, value := range values {
+				change(&value)
+				values[key] = value
 			}
-			next.signals = append(next.signals, snapshot.NewSignal(signal.Name(), values))
-		}
-		return next
+		})
 	}
 	clusters := []*cluster{
 		{name: "the given nodes without signals", nodes: given.nodes, pods: given.pods},
-		with("the given nodes with stale signals", func(v snapshot.Value) snapshot.Value { v.Stale = true; return v }),
+		with("the given nodes with stale signals", func(v *snapshot.Value) { v.Stale = true }),
 	}
 	for _, number := range []float64{0, -1, math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64} {
-		clusters = append(clusters, with(fmt.Sprintf("the given nodes with the signal %g", number), func(v snapshot.Value) snapshot.Value {
-			v.Number = number
-			return v
-		}))
+		clusters = append(clusters, with(fmt.Sprintf("the given nodes with the signal %g", number), func(v *snapshot.Value) { v.Number = number }))
 	}
 	return clusters
 }
 
-// sayingOf returns a copy of the cluster in which the signals have the values of the node for the
-// other name.
-func (c *cluster) sayingOf(node, other string) *cluster {
+// saying returns a copy of the cluster with changed values of each signal.
+func (c *cluster) saying(name string, change func(map[string]snapshot.Value)) *cluster {
 	next := *c
-	next.signals = nil
+	next.name, next.signals = name, nil
 	for _, signal := range c.signals {
 		values := maps.Collect(signal.All())
-		if value, ok := values[node]; ok {
-			values[other] = value
-		}
+		change(values)
 		next.signals = append(next.signals, snapshot.NewSignal(signal.Name(), values))
 	}
 	return &next

@@ -254,7 +254,11 @@ func (s *suite) withoutPods(c *testCase, prep prepared, n *snapshot.Node, leavin
 	}
 	if len(c.cluster.signals) > 0 {
 		as := *c
-		as.cluster = c.cluster.sayingOf(n.Name, object.Name)
+		as.cluster = c.cluster.saying(c.cluster.name, func(values map[string]snapshot.Value) {
+			if value, ok := values[n.Name]; ok {
+				values[object.Name] = value
+			}
+		})
 		_, prep = s.fresh(&as, s.policy)
 	}
 	return compare("the same under a name that the View does not hold (evaluate the Node passed to Filter and Score, and do not look up its name)", got, evaluateOne(prep, renamed))

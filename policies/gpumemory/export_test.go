@@ -1,0 +1,9 @@
+package gpumemory
+
+import "outboard.dev/outboard/snapshot"
+
+// GPUs returns the GPUs of the node, as a policy with the configuration counts them.
+func GPUs(config Config, n *snapshot.Node) []GPU {
+	hw := hardwareOf(n.Object, &config)
+	return gpusOf(n, &hw)
+}
