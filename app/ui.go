@@ -85,7 +85,7 @@ func pageHandler(data http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+ui.Path, page)
 	mux.Handle("GET /{$}", page)
-	for _, path := range []string{ui.OverviewPath, ui.UnitsPath, ui.WaitingPath, ui.HeldPath, ui.FindPath, ui.SignalsPath, ui.HistoryPath, explain.Path} {
+	for _, path := range []string{ui.OverviewPath, ui.UnitsPath, ui.WaitingPath, ui.HeldPath, ui.NodePath, ui.FindPath, ui.SignalsPath, ui.HistoryPath, explain.Path} {
 		mux.Handle("GET "+path, ui.Protect(data))
 	}
 	mux.Handle("POST "+explain.TryPath, ui.Protect(data))

@@ -19,6 +19,7 @@ const (
 	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&sort=pods or reason&limit=N: Waiting
 	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F&by=namespace or owner: Held
 	DevicesPath  = "/api/devices"  // ?node=N: Devices
+	NodePath     = "/api/node"     // ?name=N: Node
 	FindPath     = "/api/find"     // ?text=T: Found
 	SignalsPath  = "/api/signals"  // Signals
 	HistoryPath  = "/api/history"  // History
@@ -211,6 +212,43 @@ const (
 	Unhealthy = 1 // as its device plugin reports
 	Gone      = 2 // the node no longer has the unit, and a pod holds some of it
 )
+
+// Node is one node with what is on it.
+type Node struct {
+	Name string `json:"name"`
+	// Status is that of kubectl get nodes, such as "Ready,SchedulingDisabled"; "" if there is no
+	// such node. Since and Message are those of its condition Ready.
+	Status  string    `json:"status"`
+	Since   time.Time `json:"since,omitzero"`
+	Message string    `json:"message,omitempty"`
+	Taints  []string  `json:"taints"` // such as "key=value:NoSchedule"
+	// Resources are those of the Overview that the node has, and Signals have a value for it.
+	Resources []NodeResource `json:"resources"`
+	Signals   []NodeSignal   `json:"signals"`
+	// Rows are what its pods hold. A pod that holds nothing has one without a Resource.
+	Rows []HeldRow `json:"rows"`
+}
+
+// NodeResource are the units of one resource on one node.
+type NodeResource struct {
+	Units
+	// Reported is what the status of the node says of the resource; nil: nothing.
+	Reported *Reported `json:"reported,omitempty"`
+}
+
+// Reported are amounts in the status of a node. Allocatable is 0 if the device plugin is down.
+type Reported struct {
+	Capacity    int64 `json:"capacity"`
+	Allocatable int64 `json:"allocatable"`
+}
+
+// NodeSignal is the value of a signal for one node.
+type NodeSignal struct {
+	Name  string    `json:"name"`
+	Value float64   `json:"value"`
+	At    time.Time `json:"at"`
+	Stale bool      `json:"stale,omitempty"`
+}
 
 // Waiting are the pods that wait for a node, by owner.
 type Waiting struct {

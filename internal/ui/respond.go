@@ -67,6 +67,14 @@ func Handlers(s Source) map[string]http.Handler {
 	var calls lately
 	var past history
 	waiting := newRoster(&s)
+	holds := func() *holders {
+		h := holding.Load()
+		if c := s.Config(); h == nil || h.config != c {
+			h = newHolders(c)
+			holding.Store(h)
+		}
+		return h
+	}
 	page := Handler()
 	overview := func() Overview {
 		counting.Lock()
@@ -84,19 +92,15 @@ func Handlers(s Source) map[string]http.Handler {
 			return o, o.Unstamped()
 		}),
 		"GET " + UnitsPath: kept.handler(s.viewed, func(r *http.Request) (any, any) {
-			return s.units(r.URL.Query().Get("resource"), s.resources(&latest)), nil
+			return s.units(r.URL.Query().Get("resource"), s.resources(&latest), ""), nil
 		}),
 		"GET " + WaitingPath: kept.handler(func() any { return waiting.state() }, func(r *http.Request) (any, any) {
 			return Group(waiting.rows(), QueryOf(r.URL.Query())), nil
 		}),
 		"GET " + WaitingPodsPath: kept.handler(func() any { return waiting.state() }, func(*http.Request) (any, any) { return waiting.rows(), nil }),
-		"GET " + HeldPath: kept.handler(s.audited, func(r *http.Request) (any, any) {
-			h := holding.Load()
-			if c := s.Config(); h == nil || h.config != c {
-				h = newHolders(c)
-				holding.Store(h)
-			}
-			return h.held(&s, r.URL.Query()), nil
+		"GET " + HeldPath:        kept.handler(s.audited, func(r *http.Request) (any, any) { return holds().held(&s, r.URL.Query()), nil }),
+		"GET " + NodePath: kept.handler(s.audited, func(r *http.Request) (any, any) {
+			return s.node(r.URL.Query().Get("name"), s.resources(&latest), holds()), nil
 		}),
 		"GET " + DevicesPath: kept.handler(s.viewed, func(r *http.Request) (any, any) { return s.devices(r.URL.Query().Get("node")), nil }),
 		"GET " + FindPath:    kept.handler(always, func(r *http.Request) (any, any) { return s.find(r.URL.Query().Get("text")), nil }),

@@ -348,6 +348,52 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// A node says whether it takes pods, what is left of its resources, and what each pod on it holds.
+func TestNode(t *testing.T) {
+	w := newWorld(t)
+	has := corev1.ResourceList{memory: resource.MustParse("32"), count: resource.MustParse("2")}
+	w.builder.SetNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "gpus"},
+		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "gpu", Value: "a", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{
+			Capacity: has, Allocatable: corev1.ResourceList{memory: {}, count: {}}, // the device plugin is down
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Time{Time: noon}, Message: "Kubelet stopped posting node status."}},
+		},
+	})
+	w.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
+	w.allocation("gpus", 1, 6, w.pod("holds", "gpus", 6))
+	w.pod("other", "gpus", 0)
+	seat, elsewhere := w.pod("seat", "none", 0), w.pod("elsewhere", "gpus", 0)
+	l := &snapshot.Ledger{Resource: "licenses/solver", Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 5}}}
+	for _, p := range []*corev1.Pod{seat, elsewhere} {
+		l.Units[0].Allocations = append(l.Units[0].Allocations, snapshot.LedgerAllocation{Pod: p.UID, Amount: 2})
+		l.Pods = append(l.Pods, snapshot.LedgerPod{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, At: noon})
+	}
+	w.builder.SetLedger(l)
+	w.builder.SetSignal(snapshot.NewSignal("load", map[string]snapshot.Value{"none": {Number: 37, At: noon, Stale: true}}))
+	source := w.source()
+	source.Signals = func() []explain.Signal { return []explain.Signal{{Name: "load"}, {Name: "price"}} }
+	handlers := ui.Handlers(source)
+	for name, want := range map[string]string{
+		"gpus": "NotReady,SchedulingDisabled Kubelet stopped posting node status. [gpu=a:NoSchedule] aliyun.com/gpu-mem {32 0} [16 2] [0 6] [1 2] [] holds 6 1, elsewhere 2 solver, other 0 ",
+		"none": "Ready  [] [{load 37 2026-05-01 12:00:00 +0000 UTC true}] seat 2 solver",
+		"gone": "  [] []",
+	} {
+		n := decode[ui.Node](t, get(t, handlers, ui.NodePath+"?name="+name))
+		got := []any{n.Status, " ", n.Message, " ", n.Taints, " "}
+		for _, r := range n.Resources {
+			got = append(got, r.Resource.Resource, " ", *r.Reported, " ", r.Capacity, " ", r.Used, " ", r.Flags, " ")
+		}
+		got = append(got, n.Signals)
+		for i, r := range n.Rows {
+			got = append(got, []string{" ", ", "}[min(i, 1)], r.Pod, fmt.Sprintf(" %d ", r.Amount), r.Unit)
+		}
+		if diff := cmp.Diff(want, fmt.Sprint(got...)); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
 // Devices of Dynamic Resource Allocation are units, and claims hold them. Two profiles have the same devices.
 func TestDevicesOfAllocations(t *testing.T) {
 	w := newWorld(t)

@@ -54,18 +54,19 @@ func (s *Source) resources(latest *atomic.Pointer[resources]) *resources {
 	return r
 }
 
-// units returns all units of the resource. It asks only the policies that allocate it, because each
-// looks at all nodes.
-func (s *Source) units(resource string, known *resources) *Units {
+// units returns the units of the resource on the node, or on all nodes if that is "". It asks only
+// the policies that allocate it, because each looks at all nodes.
+func (s *Source) units(resource string, known *resources, node string) *Units {
 	c := newUnits(Resource{Resource: resource, Title: resource}) // nobody may allocate it any more
 	groups, count := map[string][]*policy.NodeUnits{}, 0
 	for _, lister := range known.by[resource] {
 		list := lister.Units(s.View())
 		c.Title, c.Unit = list.Title, list.Unit
 		for i := range list.Nodes {
-			n := &list.Nodes[i]
-			groups[n.Group] = append(groups[n.Group], n)
-			count += len(n.Units)
+			if n := &list.Nodes[i]; node == "" || n.Node == node {
+				groups[n.Group] = append(groups[n.Group], n)
+				count += len(n.Units)
+			}
 		}
 	}
 	c.Groups = slices.AppendSeq(c.Groups, maps.Keys(groups))

@@ -33,6 +33,7 @@ type fixture struct {
 	units    map[string]ui.Units
 	pods     []ui.WaitingRow // one for each waiting pod
 	held     ui.Held
+	node     *ui.Node // nil: that of the world
 	signals  ui.Signals
 	explain  map[string]explain.Document // instead of that of the world, by pod
 	broken   int                         // the status of responses with data; 0: they are good
@@ -127,6 +128,10 @@ func (f *fixture) data(r *http.Request) any {
 		held.Total = len(held.Rows)
 		held.Rows = held.Rows[:min(500, len(held.Rows))]
 		return held
+	case ui.NodePath:
+		if f.node != nil {
+			return f.node
+		}
 	case ui.SignalsPath:
 		return f.signals
 	case ui.HistoryPath:

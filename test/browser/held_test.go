@@ -19,10 +19,10 @@ func TestHeldLinksToUnits(t *testing.T) {
 		last  string   // the name of the last unit
 		shown string
 	}{
-		"example.com/gpu-memory": {"GPU", []string{}, "1", "n, GPU 1"},
-		"example.com/gpu":        {"GPU", []string{"1", "5"}, "5", "n, GPU 5"},
-		"example.com/fpga":       {"unit", []string{"a-0", "a-1"}, "a-1", "n, a-1"},
-		"gpu.example.com":        {"GPU", []string{"pool/gpu-0", "pool/gpu-1"}, "pool/gpu-1", "n, pool/gpu-1"},
+		"example.com/gpu-memory": {"GPU", []string{}, "1", "GPU 1"},
+		"example.com/gpu":        {"GPU", []string{"1", "5"}, "5", "GPU 5"},
+		"example.com/fpga":       {"unit", []string{"a-0", "a-1"}, "a-1", "a-1"},
+		"gpu.example.com":        {"GPU", []string{"pool/gpu-0", "pool/gpu-1"}, "pool/gpu-1", "pool/gpu-1"},
 	} {
 		f.change(func(f *fixture) {
 			of := ui.Resource{Resource: resource, Title: resource}
@@ -32,11 +32,11 @@ func TestHeldLinksToUnits(t *testing.T) {
 				Capacity: []int64{8, 2}, Used: []int64{0, 2}, Reserved: []int64{0, 2}, Flags: []int64{0, 2},
 			}
 			f.held.Rows = []ui.HeldRow{{Resource: resource, Node: "n", Unit: tt.last, Namespace: "ml", Pod: "train", UID: "1", Amount: 2}}
+			f.node = &ui.Node{Name: "n", Status: "Ready", Taints: []string{}, Resources: []ui.NodeResource{{Units: f.units[resource]}}, Signals: []ui.NodeSignal{},
+				Rows: append(f.held.Rows, ui.HeldRow{Resource: resource, Node: "n", Unit: "other", Namespace: "ml", Pod: "other", UID: "2", Amount: 2})}
 		})
 		b.visit(at + "/ui/#/held?resource=" + resource)
-		b.click(fmt.Sprintf(`tbody a[href*="node=n&unit=%s"]`, url.QueryEscape(tt.last)))
-		b.until(fmt.Sprintf(`document.querySelector('.selected strong')?.innerText === %q && document.querySelector('.selected li')?.innerText.startsWith('ml/train')`, tt.shown))
-		b.visit(at + "/ui/#/gpus?node=n&unit=gone-9&resource=" + resource)
-		b.until(`document.querySelector('.selected')?.innerText === 'Node n has no gone-9.'`)
+		b.click(fmt.Sprintf(`tbody a[href="#/node/n?unit=%s"]`, url.QueryEscape(tt.last)))
+		b.until(fmt.Sprintf(`[...document.querySelectorAll('tr.at')].map(e => e.cells[2].innerText.split('\n')[0]).join() === %q && document.querySelector('tr.at th').innerText.startsWith('train')`, tt.shown))
 	}
 }

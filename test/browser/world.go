@@ -133,7 +133,9 @@ func (w *world) addNodes(m model, unhealthy int) {
 		w.builder.SetNode(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"nvidia.com/gpu.product": m.name, corev1.LabelHostname: name}},
 			Spec:       corev1.NodeSpec{Taints: m.taints},
-			Status:     corev1.NodeStatus{Capacity: has, Allocatable: has},
+			Status: corev1.NodeStatus{Capacity: has, Allocatable: has, Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: noon.AddDate(0, 0, -20)},
+			}}},
 		})
 		if unhealthy > 0 && w.random.IntN(unhealthy) < int(m.gpus) {
 			w.builder.SetConfigMap(snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}, name, map[string]string{"gpus": fmt.Sprint(w.random.IntN(int(m.gpus)))})

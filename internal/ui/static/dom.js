@@ -2,7 +2,6 @@
 
 export const $ = id => document.getElementById(id)
 
-// given reports whether a value is not left out.
 const given = v => v !== undefined && v !== null && v !== false && v !== ''
 const content = children => children.flat(Infinity).filter(given)
 
@@ -116,7 +115,8 @@ export const search = query => new URLSearchParams(Object.entries(query).filter(
 export const hash = (path, query = {}) => `#/${path}?${search(query)}`.replace(/\?$/, '')
 export const link = (text, path, query) => h('a', { href: hash(path, query) }, text)
 export const podLink = (namespace, pod, text = `${namespace}/${pod}`) => link(text, `pod/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`)
-export const nodeLink = node => link(node, 'gpus', { node })
+export const nodeLink = (node, text = node, unit) => link(text, `node/${encodeURIComponent(node)}`, { unit })
+export const fact = (name, text, wide) => text && h('div', { class: wide }, h('dt', name), h('dd', text))
 export const named = link => { link.className = 'name'; return link }
 
 // choose changes the query of the route.

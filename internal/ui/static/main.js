@@ -8,10 +8,11 @@ import attempt from './try.js'
 import held from './held.js'
 import signals from './signals.js'
 import find from './find.js'
+import node from './node.js'
 import health from './health.js'
 
 // A view is a function of the page and the route, whose query may change later. It returns draw, which returns elements for the value read
-// last, and may return the path of the value (source), the title, and functions for when they are shown, for its end (stop), and for Escape.
+// last, and may return the path of the value (source), the title, and functions for when they are shown and for its end (stop).
 const views = {
   waiting: { title: 'Waiting', key: 'w', of: waiting },
   gpus: { title: 'GPUs', key: 'u', of: units },
@@ -19,6 +20,7 @@ const views = {
   held: { title: 'Who holds what', key: 'h', of: held },
   signals: { title: 'Signals', key: 's', of: signals },
   health: { title: 'Health', key: 'e', of: health },
+  node: { title: 'Node', of: node },
   pod: { title: 'Pod', of: pod },
   find: { title: 'Find', of: find },
 }
@@ -109,7 +111,7 @@ document.addEventListener('keydown', e => {
   began = e.key === 'g'
   if (wanted) location.hash = hash(wanted)
   else if (e.key === '/') { e.preventDefault(); $('find').focus() }
-  else if (e.key === 'Escape' && !view.escape?.()) history.back()
+  else if (e.key === 'Escape') history.back()
 })
 
 $('search').addEventListener('submit', e => {

@@ -1,5 +1,5 @@
 // Why a pod is on its node or on none, and what would change that.
-import { ago, amount, bar, clock, empty, h, line, marked, nodeLink, note, number, plural, remark, search, table, unitName } from './dom.js'
+import { ago, amount, bar, clock, empty, fact, h, line, marked, nodeLink, note, number, plural, remark, search, table, unitName } from './dom.js'
 
 export default (page, { rest: [namespace = '', name = ''], query }) => ({
   title: () => `${namespace}/${name}`,
@@ -8,7 +8,6 @@ export default (page, { rest: [namespace = '', name = ''], query }) => ({
     // Of a pod that is on a node, the latest call that scored nodes is shown.
     const now = page.now(), scored = !doc.now && doc.decisions?.find(d => d.top?.length)
     const pending = doc.reason?.profile && doc.reason
-    const fact = (name, text, wide) => text && h('div', { class: wide }, h('dt', name), h('dd', text))
     return [
       h('p', doc.verdict),
       h('dl.fact',

@@ -5,7 +5,7 @@ export default page => ({
   source: () => '/api/signals',
   draw({ signals }) {
     const now = page.now(), age = time => time ? ago(time, now) : '–'
-    return [h('p.dim', 'Numbers from outside the cluster, and how old they are.'), table('Signals', [
+    return [h('p.dim', 'How old the numbers from outside the cluster are.'), table('Signals', [
       ['Signal', s => [marked('name', s.name), s.error && remark('bad', s.error)]],
       ['Values', s => [number(s.values), s.missing > 0 && remark('warn', `${plural(s.missing, 'node')} without`)], 'n'],
       ['Stale', s => marked(s.stale > 0 && 'bad', number(s.stale)), 'n'],

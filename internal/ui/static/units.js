@@ -1,26 +1,16 @@
 // Where room is, for a pod of some size: one square for each GPU, device or pool.
-import { $, amount, bar, chips, choice, empty, h, hash, line, link, number, percent, plural, podLink, search, table, unitName } from './dom.js'
-import { Poll, read } from './data.js'
+import { $, amount, bar, chips, choice, empty, h, hash, line, link, nodeLink, number, percent, plural, search, table, unitName } from './dom.js'
 import { Wall, gone, legend, paintLegend, unhealthy } from './wall.js'
 
 export default (page, route) => {
   const walls = new Map() // by group
-  let latest, data, usual, width = 0, fitting = false, holders, hovered, resting
+  let latest, data, usual, width = 0, fitting = false
   const resource = () => route.query.resource || page.resources()[0]?.resource
   const need = () => Math.max(0, Number(route.query.need ?? usual) || 0)
   const pools = () => data.noun === 'pool'
   const asTable = () => pools() || (route.query.table ?? (window.innerWidth < 480 ? '1' : '0')) === '1'
   const nameOf = (n, i) => n.names?.[i] ?? String(i)
-  const full = (n, i) => n.node === nameOf(n, i) ? n.node : `${n.node}, ${unitName(data.resource, nameOf(n, i))}`
   const describe = u => [`${number(u.used)} of ${amount(u.capacity, data.unit)} allocated`, u.reserved && `${number(u.reserved)} of it reserved`, state(u) || `${number(u.free)} free`].filter(Boolean).join(', ')
-  const heldOn = node => `/api/held?${search({ resource: resource(), node })}`
-  const holding = (rows, n, i) => rows.filter(r => r.unit === nameOf(n, i) || r.unit === '')
-
-  // chosen returns the node in the address and the index of the unit there, which has its name, or none for the first one.
-  function chosen() {
-    const { node, unit } = route.query, n = data.nodes.find(n => n.node === node), i = unit ? n?.units.findIndex((_, i) => nameOf(n, i) === unit) : 0
-    return i < 0 ? { node } : { node, n, i }
-  }
 
   // keep writes what is chosen into the address, for links.
   function keep(chosen) {
@@ -35,7 +25,6 @@ export default (page, route) => {
     if (value.resource !== data?.resource) usual = undefined
     data = { ...value, nodes: nodesOf(value) }
     usual ??= Math.max(1, Math.round(Math.max(4, ...data.nodes.map(n => n.units[0].capacity)) / 4))
-    hovered = undefined
   }
 
   // sorted returns the nodes in the order that is chosen, and counts how many pods fit.
@@ -64,9 +53,8 @@ export default (page, route) => {
       h('b', amount(free, data.unit)), ' free', size ? `, of which pods of this size cannot use ${amount(left, data.unit)} (${percent(left, total)} of all).` : '.')
   }
 
-  // group is the heading and the wall of one kind of unit.
   function group(name, nodes, pitch) {
-    if (!walls.has(name)) walls.set(name, new Wall(name, (n, i) => keep({ node: n.node, unit: nameOf(n, i) }), hover))
+    if (!walls.has(name)) walls.set(name, new Wall((n, i) => { location.hash = nodeLink(n.node, '', nameOf(n, i)).hash }, hover))
     const { ill, count } = totals(nodes)
     return h('section.group', { 'aria-label': name, 'data-key': name }, h('h2', name || 'No model'),
       summary(nodes, `${plural(count, data.noun)} on ${plural(nodes.length, 'node')}`, ill > 0 && `, ${number(ill)} unhealthy`, ': '), walls.get(name).canvas(nodes, pitch, width))
@@ -78,47 +66,21 @@ export default (page, route) => {
   }
 
   function tabular(all) {
-    const { query } = route, list = query.node ? all.filter(n => n.node.startsWith(query.node)) : all
     return [table('Nodes', [
-      [pools() ? 'Pool' : 'Node', n => link(n.node, 'gpus', { ...query, node: n.node, unit: '' }), 'tight'],
+      [pools() ? 'Pool' : 'Node', n => pools() ? link(n.node, 'held', { resource: data.resource, find: n.node }) : nodeLink(n.node), 'tight'],
       ['Kind', n => data.groups[n.group], 'label'],
       ['Free', n => `${number(n.free)} of ${amount(n.total, data.unit)}`, 'n'],
       ['Pods of this size', n => need() > 0 && number(n.fit), 'n'],
-      pools() ? ['Allocated', n => [line(describe(n.units[0])), bar(n.units[0].used, n.units[0].capacity, true)]] : ['Free of each', n => n.units.map(u => state(u) || number(u.free)).join(' · ')],
-    ], list.slice(0, 60), n => n.node), h('p.dim', list.length < all.length ? link(`Show all ${plural(all.length, pools() ? 'pool' : 'node')}`, 'gpus', { ...query, node: '', unit: '' })
-      : list.length > 60 && `60 of ${plural(list.length, 'node')} are shown. Find a node by its name at the top.`)]
+      pools() ? ['Allocated', n => [line(describe(n.units[0])), bar(n.units[0].used, n.units[0].capacity, true)]] : ['Free of each', freeOfEach],
+    ], all.slice(0, 60), n => n.node), all.length > 60 && h('p.dim', `60 of ${plural(all.length, 'node')} are shown. Find others by name at the top.`)]
   }
 
-  // selected shows one unit and who holds it.
-  function selected() {
-    const { node, n, i } = chosen(), { unit } = route.query, path = node && heldOn(node)
-    if (path !== holders?.path) {
-      holders?.poll?.stop()
-      holders = { path }
-      if (node) holders.poll = new Poll(path, v => { if (v) { holders.rows = v.rows; page.draw() } })
-    }
-    if (!node) return data.nodes.length > 0 && !asTable() && `Click on a ${data.noun}, or move with the arrow keys, to see who holds it.`
-    if (!n) return `Node ${node} has no ${unit ? unitName(data.resource, unit) : data.title}.`
-    return [h('strong', full(n, i)), h('p', data.groups[n.group], ': ', describe(n.units[i])),
-      !holders.rows && '…', h('ul', holding(holders.rows ?? [], n, i).map(r => h('li', r.pod ? podLink(r.namespace, r.pod) : r.uid, ` ${amount(r.amount, data.unit)}, ${r.state}`))),
-      link('All allocations', 'held', { resource: data.resource, find: n.node })]
-  }
-
-  // hover shows what is at the mouse and, when it rests there, how many pods hold it.
   function hover(e, n, i) {
-    const tip = $('tip'), name = n && full(n, i)
+    const tip = $('tip')
     tip.hidden = !n
+    if (n) tip.replaceChildren(h('b', `${n.node}, ${unitName(data.resource, nameOf(n, i))}`), h('br'), describe(n.units[i]))
     tip.style.left = `${Math.max(0, Math.min(e.clientX + 12, window.innerWidth - tip.offsetWidth - 8))}px`
     tip.style.top = `${e.clientY + 20}px`
-    if (name === hovered) return
-    hovered = name
-    clearTimeout(resting)
-    if (!n) return
-    tip.replaceChildren(h('b', name), h('br'), describe(n.units[i]))
-    resting = setTimeout(async () => {
-      const { value } = await read(heldOn(n.node)).catch(() => ({}))
-      if (value && name === hovered) tip.append(`, held by ${plural(holding(value.rows, n, i).length, 'pod')}`)
-    }, 200)
   }
 
   return {
@@ -127,11 +89,10 @@ export default (page, route) => {
     draw(value) {
       if (!value) return empty('Nothing is allocated.', 'No policy of the configuration allocates GPUs, devices or licenses.')
       if (value !== latest) take(value)
-      const all = sorted(), right = selected()
+      const all = sorted()
       return [chips('Resources', page.resources().map(r => [r.title, hash('gpus', { resource: r.resource }), r.resource === resource()])),
         all.length > 0 && [controls(), summary(all), !asTable() && legend()],
-        h('div.beside', h('div', asTable() ? tabular(all) : wall(all), !all.length && empty(`No node has ${data.title}.`)),
-          right && h('section.selected', { role: 'status', 'aria-label': 'Selected unit' }, right))]
+        asTable() ? tabular(all) : wall(all), !all.length && empty(`No node has ${data.title}.`)]
     },
     shown() {
       const room = document.querySelector('.walls')?.clientWidth ?? width
@@ -143,26 +104,17 @@ export default (page, route) => {
         return
       }
       paintLegend()
-      document.querySelectorAll('.group').forEach(e => walls.get(e.dataset.key).paint(e.querySelector('canvas'), need(), chosen()))
+      document.querySelectorAll('.group').forEach(e => walls.get(e.dataset.key).paint(e.querySelector('canvas'), need()))
     },
-    stop() {
-      clearTimeout(resting)
-      holders?.poll?.stop()
-      $('tip').hidden = true
-    },
-    escape() {
-      if (!route.query.node) return false
-      keep({ node: undefined, unit: undefined })
-      return true
-    },
+    stop() { $('tip').hidden = true },
   }
 }
 
-// runs returns the values of runs: pairs of a value and how many times it follows.
+// runs returns the values of runs: see Units in api.go.
 const runs = list => list.flatMap((v, i) => i % 2 ? [] : Array(list[i + 1]).fill(v))
 
-// nodesOf returns the nodes of a response with their units: see unitColumns in units.go.
-function nodesOf(v) {
+// nodesOf returns the nodes of a response with their units.
+export function nodesOf(v) {
   const [group, count, capacity, reserved, flags] = [v.group, v.count, v.capacity, v.reserved, v.flags].map(runs)
   const units = v.used.map((used, i) => ({ capacity: capacity[i], used, reserved: reserved[i], flags: flags[i], free: flags[i] ? 0 : Math.max(0, capacity[i] - used) }))
   let at = 0
@@ -174,5 +126,7 @@ function nodesOf(v) {
 }
 
 const state = ({ flags }) => flags & gone ? 'no longer there' : flags & unhealthy ? 'unhealthy' : ''
-const sum = (list, of) => list.reduce((all, x) => all + of(x), 0)
+// freeOfEach says what is free of each unit of a node.
+export const freeOfEach = n => n.units.map(u => state(u) || number(u.free)).join(' · ')
+export const sum = (list, of) => list.reduce((all, x) => all + of(x), 0)
 const totals = nodes => Object.fromEntries(['total', 'free', 'fit', 'left', 'ill', 'count'].map(of => [of, sum(nodes, n => n[of])]))

@@ -48,14 +48,13 @@ const canvasOf = (width, height, attributes) => h('canvas', { width: Math.round(
 export const legend = () => h('ul.legend', { 'aria-label': 'Colors' }, legends.map(([text]) => h('li', canvasOf(14, 14, { 'aria-hidden': 'true' }), text)))
 export const paintLegend = () => document.querySelectorAll('.legend canvas').forEach((canvas, i) => paint(begin(canvas), [[legends[i][1], [0, 0]]], 14))
 
-// across is how many columns of squares a node has.
 const across = n => n <= 4 ? n : n <= 16 ? Math.ceil(n / 2) : Math.ceil(Math.sqrt(n * 2))
 
-// Wall draws the units of some nodes. It calls picked(node, unit) with what people choose, by mouse or arrow keys, and hovered(event, node, unit)
-// when the mouse moves, without a node if there is none.
+// Wall draws the units of some nodes. It calls picked(node, unit) at a click, and hovered(event, node, unit), if there is one, when the
+// mouse moves.
 export class Wall {
-  constructor(name, picked, hovered) {
-    Object.assign(this, { name, picked, hovered })
+  constructor(picked, hovered) {
+    Object.assign(this, { picked, hovered })
   }
 
   // pitch returns the largest distance between squares at which all groups together stay about one screen high.
@@ -76,9 +75,9 @@ export class Wall {
     Object.assign(this, { nodes }, Wall.cell(pitch, Math.max(1, ...nodes.map(n => n.count))))
     this.perRow = Math.max(1, Math.floor((width + 8) / this.width))
     return canvasOf(Math.min(width, this.perRow * this.width), Math.ceil(nodes.length / this.perRow) * this.height, {
-      tabindex: '0', role: 'application', 'aria-label': `${this.name}: ${nodes.length} nodes. The arrow keys move from unit to unit.`,
+      role: 'img', 'aria-label': `${nodes.length} nodes, which the table lists`,
       onclick: e => { const found = this.at(e); if (found) this.picked(...found) },
-      onmousemove: e => this.hovered(e, ...this.at(e) ?? []), onmouseleave: this.hovered, onkeydown: e => this.key(e),
+      onmousemove: e => this.hovered(e, ...this.at(e) ?? []), onmouseleave: this.hovered,
     })
   }
 
@@ -88,10 +87,10 @@ export class Wall {
   }
 
   // paint draws the squares that have changed, or all if something else has.
-  paint(canvas, need, chosen) {
+  paint(canvas, need) {
     const begun = begin(canvas), [context, color] = begun, side = this.pitch - (this.pitch > 8 ? 2 : 1), { nodes, most } = this
-    const at = nodes.indexOf(chosen.n), names = this.label ? nodes.map(n => n.node) : []
-    const state = [canvas.width, canvas.height, this.pitch, most, color('used'), at, chosen.i, ...names].join()
+    const names = this.label ? nodes.map(n => n.node) : []
+    const state = [canvas.width, canvas.height, this.pitch, most, color('used'), ...names].join()
     if (canvas !== this.painted || state !== this.state) {
       context.clearRect(0, 0, canvas.width, canvas.height)
       this.looks = []
@@ -111,12 +110,7 @@ export class Wall {
       places.get(now).push(...this.place(Math.floor(i / most), i % most))
     })
     paint(begun, places, side)
-    for (const [name, width] of at < 0 ? [] : [['page', 6], ['accent', 4]]) {
-      context.strokeStyle = color(name)
-      context.lineWidth = width
-      context.strokeRect(...this.place(at, chosen.i), side, side)
-    }
-    Object.assign(this, { chosen, looks, state, painted: canvas })
+    Object.assign(this, { looks, state, painted: canvas })
   }
 
   // at returns the node at the mouse, and its nearest unit.
@@ -126,17 +120,6 @@ export class Wall {
     const near = (at, count) => Math.max(0, Math.min(count - 1, Math.floor(at / this.pitch))) // between nodes, that beside it
     const dx = near(e.offsetX - column * this.width, this.columns), dy = near(e.offsetY % this.height - this.label, Math.ceil(this.most / this.columns))
     return [n, Math.min(n.count - 1, dy * this.columns + dx)]
-  }
-  // key moves by one square in the direction of an arrow.
-  key(e) {
-    const [dx, dy] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[e.key] ?? []
-    if (dx === undefined) return
-    e.preventDefault()
-    const { columns, perRow, nodes } = this, rows = Math.ceil(this.most / columns), was = nodes.indexOf(this.chosen.n)
-    if (was < 0) return this.picked(nodes[0], 0)
-    const old = this.chosen.i, x = was % perRow * columns + old % columns + dx, y = Math.floor(was / perRow) * rows + Math.floor(old / columns) + dy
-    const n = nodes[Math.floor(y / rows) * perRow + Math.floor(x / columns)], i = y % rows * columns + x % columns
-    if (x >= 0 && x < perRow * columns && n?.units[i]) this.picked(n, i)
   }
 }
 
