@@ -334,6 +334,8 @@ type HeldGroup struct {
 	Resource string `json:"resource"`
 	Pods     int    `json:"pods"`
 	Amount   int64  `json:"amount"`
+	// Capacity is how much of the resource there is for all.
+	Capacity int64 `json:"capacity"`
 }
 
 // HeldRow is what one pod holds of one unit.

@@ -121,7 +121,7 @@ func (h *holders) held(s *Source, q url.Values) Held {
 		rows := byResource[resource]
 		all.Total += len(rows)
 		if by == "namespace" || by == "owner" {
-			all.Groups = append(all.Groups, groups(rows, by)...)
+			all.Groups = append(all.Groups, groups(rows, by, h.capacityOf(resource, view))...)
 			continue
 		}
 		for _, r := range rows[:min(len(rows), maxRows-len(all.Rows))] {

@@ -493,7 +493,7 @@ func TestHeldGroups(t *testing.T) {
 		t.Errorf("annotations %q and %q", h.Rows[0].Annotations, h.Rows[1].Annotations)
 	}
 	for by, want := range map[string][]ui.HeldGroup{
-		"namespace": {{"team", memory, 3, 9}}, "owner": {{"team/Job/train", memory, 2, 6}, {"team/Pod/c", memory, 1, 3}},
+		"namespace": {{"team", memory, 3, 9, 32}}, "owner": {{"team/Job/train", memory, 2, 6, 32}, {"team/Pod/c", memory, 1, 3, 32}},
 	} {
 		if h := decode[ui.Held](t, get(t, handlers, ui.HeldPath+"?by="+by)); !slices.Equal(h.Groups, want) || h.Total != 3 || len(h.Rows) != 0 {
 			t.Errorf("by %s: %+v", by, h)

@@ -34,7 +34,7 @@ func browse(t *testing.T, f *fixture) (b *tab, address string) {
 func (f *fixture) paths() map[string]string {
 	return map[string]string{
 		"waiting": "waiting", "owner": "waiting?owner=" + f.pods[0].Owner, "gpus": "gpus", "node": "node/gpu-t4-0001?unit=0", "table": "gpus?table=1", "pools": "gpus?resource=licenses",
-		"pod": "pod/" + f.pods[0].Pod, "placed": "pod/" + f.placed(), "unknown": "pod/default/nobody", "found": "find?text=train", "owners": "held?by=owner",
+		"pod": "pod/" + f.pods[0].Pod, "placed": "pod/" + f.placed(), "unknown": "pod/default/nobody", "found": "find?text=train", "owners": "held?by=owner", "teams": "held?by=namespace",
 		"try": "try", "held": "held", "signals": "signals", "health": "health",
 	}
 }
@@ -219,11 +219,11 @@ func TestStates(t *testing.T) {
 			r := f.held.Rows[0]
 			f.held.Findings = []ui.HeldFinding{{Finding: audit.Finding{Kind: audit.Leaked, Resource: r.Resource, Node: r.Node, Unit: r.Unit, Holders: []audit.Holder{{UID: types.UID(r.UID)}}}}}
 		}, "held", "agrees"},
-		"sums by owner":     {func(*fixture) {}, "held?by=namespace", "sums by namespace"},
-		"what begins so":    {func(*fixture) {}, "find?text=train-91", "Names that begin with train-91"},
-		"nothing begins so": {func(*fixture) {}, "find?text=zebra", "No pod and no node has a name that begins with zebra."},
-		"a warning":         {func(f *fixture) { f.overview.Replicas[0].Warnings = []string{"the disk is slow"} }, "health", "the disk is slow"},
-		"all well":          {func(*fixture) {}, "health", "Everything is well: 2 replicas ready, and no call has failed"},
+		"shares by namespace": {func(*fixture) {}, "held?by=namespace", "29\u00a0%"},
+		"what begins so":      {func(*fixture) {}, "find?text=train-91", "Names that begin with train-91"},
+		"nothing begins so":   {func(*fixture) {}, "find?text=zebra", "No pod and no node has a name that begins with zebra."},
+		"a warning":           {func(f *fixture) { f.overview.Replicas[0].Warnings = []string{"the disk is slow"} }, "health", "the disk is slow"},
+		"all well":            {func(*fixture) {}, "health", "Everything is well: 2 replicas ready, and no call has failed"},
 		"ledgers and pods": {func(f *fixture) {
 			f.held.Findings = []ui.HeldFinding{{Finding: audit.Finding{Kind: "Orphan", Resource: gpuMemory, Node: "gpu-h100-0001", Unit: "3"}}}
 		}, "held", "found 1 difference"},

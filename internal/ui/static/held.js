@@ -1,5 +1,5 @@
 // Who holds what, and where ledgers and pods disagree.
-import { ago, amount, chips, choice, choose, clock, empty, filter, h, hash, link, marked, named, nodeLink, note, number, ownerName, plural, podLink, search, table, unitName } from './dom.js'
+import { ago, amount, bar, chips, choice, choose, clock, empty, filter, h, hash, link, marked, named, nodeLink, note, number, ownerName, percent, plural, podLink, search, table, unitName } from './dom.js'
 
 const held = (page, r) => r.resource && amount(r.amount, page.unit(r.resource))
 
@@ -31,6 +31,7 @@ export default (page, route) => ({
         ['Pods', r => number(r.pods), 'n'],
         ['Hold', r => held(page, r), 'n'],
         ['Of', r => r.resource],
+        ['Share of the capacity', r => [percent(r.amount, r.capacity), bar(r.amount, r.capacity, true)], 'label'],
       ], all.slice(0, limit), r => [r.name, r.resource].join(' ')) : holding('Who holds what', page, all.slice(0, limit)),
       h('p.dim', [allocations && plural(allocations, 'allocation'), unallocated && `${plural(unallocated, 'pod')} without an allocation`, all.length > limit && `${limit} rows are shown. `].filter(Boolean).join(', '),
         all.length > limit && link('Show more', 'held', { ...query, limit: limit * 4 })),
