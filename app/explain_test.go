@@ -24,3 +24,20 @@ func TestNothingToExplain(t *testing.T) {
 		}
 	}
 }
+
+// The list says why a pod waits: with the numbers of the nearest node, or with the reason's text if
+// it has none.
+func TestWhyPodsWait(t *testing.T) {
+	for row, want := range map[string]string{
+		`"text": "too little memory", "nearest": {"node": "large", "have": 8, "want": 24}, "unit": "GiB"`: "large: 8 of 24 GiB\n",
+		`"text": "no GPU of these models", "nearest": {"node": "large"}`:                                  "no GPU of these models\n",
+	} {
+		admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`[{"owner": "ns/Pod/a", "pod": "ns/a", "pods": 1, "reason": "R", ` + row + `}]`))
+		}))
+		if _, output := statusOf(t, "explain -A --admin "+admin.URL); !strings.HasSuffix(output, "  R       ns/a  "+want) {
+			t.Errorf("%s:\n%swant %q", row, output, want)
+		}
+		admin.Close()
+	}
+}
