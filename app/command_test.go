@@ -285,6 +285,9 @@ func TestExplainPod(t *testing.T) {
 	}{
 		{"team/web-1", 0, "Pod team/web-1 is on node n."},
 		{"web-1 -n team", 0, "Pod team/web-1 is on node n."},
+		{"pod/web-1 -n team", 0, "Pod team/web-1 is on node n."},
+		{"pods/web-1", 1, "Pod default/web-1 is not known"},
+		{"pod/web-1 -n pod", 1, "Pod pod/web-1 is not known"},
 		{"web-1", 1, "Pod default/web-1 is not known"},
 		{"web-1 -o json", 1, `"known": false`},
 	} {

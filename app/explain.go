@@ -127,15 +127,19 @@ func (o *explainOptions) pod(cmd *cobra.Command, arg string) error {
 	return nil
 }
 
-// podOf returns the namespace and the name of the pod that is named as POD or NAMESPACE/POD.
+// podOf returns the namespace and the name of the pod that is named as POD or NAMESPACE/POD, or as
+// pod/POD, as kubectl does.
 func podOf(arg string, namespaces *namespaceFlags, cluster *clusterFlags) (namespace, pod string, err error) {
 	before, after, qualified := strings.Cut(arg, "/")
+	if !qualified {
+		before, after = "pod", arg
+	}
 	switch {
-	case !qualified:
-		namespace, err = namespaces.in(cluster)
-		return namespace, arg, err
 	case strings.Contains(after, "/"):
 		return "", "", fmt.Errorf("%q: must be [NAMESPACE/]POD", arg)
+	case before == "pod" || before == "pods":
+		namespace, err = namespaces.in(cluster)
+		return namespace, after, err
 	case namespaces.namespace != "" && namespaces.namespace != before:
 		return "", "", fmt.Errorf("--namespace=%s does not go with %s", namespaces.namespace, arg)
 	}
