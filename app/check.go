@@ -20,8 +20,9 @@ func checkCommand(types config.Types) *cobra.Command {
 	var schema bool
 	var wiring wiringOptions
 	cmd := &cobra.Command{
-		Use:   "check [FILE]",
-		Short: "Check a configuration file, kube-scheduler's configuration, and the cluster",
+		Use:        "check [FILE]",
+		SuggestFor: []string{"validate", "lint", "doctor", "status"},
+		Short:      "Check a configuration file, kube-scheduler's configuration, and the cluster",
 		Long: `Load a configuration file as serve does, and report all errors. For each profile of a valid
 file, print its policies, for which pods they are, and what happens to these pods while Outboard
 does not respond. FILE may also be a manifest with a ConfigMap that holds the configuration, and

@@ -114,8 +114,9 @@ The exit status means the same for every command:
 // setupCommand has a command for each side of the connection.
 func setupCommand(types config.Types) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "setup",
-		Short: "Print kube-scheduler's configuration, and create certificates",
+		Use:        "setup",
+		SuggestFor: []string{"certs"},
+		Short:      "Print kube-scheduler's configuration, and create certificates",
 	}
 	cmd.AddCommand(setupSchedulerCommand(types), setupCertsCommand())
 	requireSubcommand(cmd, "COMMAND")

@@ -32,8 +32,9 @@ type explainOptions struct {
 func explainCommand() *cobra.Command {
 	o := explainOptions{limit: explain.DefaultNodes}
 	cmd := &cobra.Command{
-		Use:   "explain [[NAMESPACE/]POD]",
-		Short: "Explain why pods wait, and where they would fit",
+		Use:        "explain [[NAMESPACE/]POD]",
+		SuggestFor: []string{"waiting", "status"},
+		Short:      "Explain why pods wait, and where they would fit",
 		Long: `Without POD, list the pods of a namespace that wait for a node and that a profile places,
 grouped by owner, those that wait longest first, with the reason. With --latest, list the latest
 decisions instead.

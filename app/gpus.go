@@ -35,8 +35,9 @@ func gpusCommand(types config.Types) *cobra.Command {
 	var audit auditOptions
 	var output outputFlag
 	cmd := &cobra.Command{
-		Use:   "gpus [NODE]",
-		Short: "Show GPUs and devices of ResourceClaims, and what each pod has of them",
+		Use:        "gpus [NODE]",
+		SuggestFor: []string{"audit"},
+		Short:      "Show GPUs and devices of ResourceClaims, and what each pod has of them",
 		Long: `Show how much memory of each GPU of all nodes, or of one, pods use, how much of that is
 reserved for pods whose containers have not started, and how much is free. Unannotated pods
 have a GPU, but nothing says which one. Then show the same of the devices of the drivers that
