@@ -125,7 +125,7 @@ type Reason struct {
 	Code string
 	// Text is the text in the pod's events. It is constant: no names, no numbers.
 	Text string
-	// Unit is the unit of Have and Want ("MiB", "pods"); "" if they mean nothing.
+	// Unit is the unit of Have and Want ("MiB", "free places"); "" if they mean nothing.
 	Unit string
 }
 

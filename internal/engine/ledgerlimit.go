@@ -16,7 +16,7 @@ import (
 var LedgerFull = &policy.Reason{
 	Code: "LedgerFull",
 	Text: "512 pods have allocations of a resource that the pod requests, the limit of a ledger",
-	Unit: "allocations",
+	Unit: "free places",
 }
 
 // ledgerLimit is the Filter of a policy that allocates, which also rejects with LedgerFull, for one

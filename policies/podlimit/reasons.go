@@ -6,7 +6,7 @@ var (
 	limitReached = &policy.Reason{
 		Code: "LimitReached",
 		Text: "node(s) have reached their limit of matching pods",
-		Unit: "pods",
+		Unit: "free places",
 	}
 	invalidNodeLimit = &policy.Reason{
 		Code: "InvalidNodeLimit",

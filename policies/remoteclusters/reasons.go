@@ -33,7 +33,7 @@ var (
 	insufficientPods = &policy.Reason{
 		Code: "InsufficientPods",
 		Text: "node(s) represent a cluster that cannot run more pods",
-		Unit: "pods",
+		Unit: "free places",
 	}
 	insufficientResource = &policy.Reason{
 		Code: "InsufficientResource",

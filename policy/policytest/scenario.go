@@ -37,9 +37,9 @@ import (
 //	-- pod.yaml --
 //	metadata: {name: new, labels: {app: web}}
 //	-- want.txt --
-//	node  verdict       have/want  score
-//	a     LimitReached  0/1 pods   -
-//	b     fits          -          100
+//	node  verdict       have/want        score
+//	a     LimitReached  0/1 free places  -
+//	b     fits          -                100
 //
 // config.yaml is the policy's configuration, pods.yaml the pods on the nodes, pod.yaml the pod to
 // place; only pod.yaml is required. signals.yaml holds the signals of the View, in the form of
