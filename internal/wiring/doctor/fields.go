@@ -114,6 +114,15 @@ func (c *checker) corrected(e *strictyaml.Error) bool {
 		c.misread("UnknownField", e, name+" is not a field here: kube-scheduler reads extenders in the list \"extenders\" at the top only", "move it to the list \"extenders\" at the top")
 		value := parent.Content[i+1]
 		parent.Content = slices.Delete(parent.Content, i, i+2)
+		if list, at := locate(c.doc.tree, strings.TrimSuffix(e.Path, "."+name)); value.Tag == "!!null" && list != nil && list.Kind == yaml.SequenceNode {
+			// Extenders that are not indented follow the profile in its list.
+			end := at + 1
+			for end < len(list.Content) && find(list.Content[end], "urlPrefix") >= 0 {
+				end++
+			}
+			value = &yaml.Node{Kind: yaml.SequenceNode, Line: value.Line, Content: slices.Clone(list.Content[at+1 : end])}
+			list.Content = slices.Delete(list.Content, at+1, end)
+		}
 		addExtenders(c.doc.tree, value)
 	case near != "" && find(parent, near) < 0:
 		c.misread("UnknownField", e, unknownField, "write "+near)
