@@ -222,7 +222,7 @@ bench-page: ### measure the page in Chromium, and what it costs a replica, with 
 	@echo 'one request to a replica, with 30,000 bound pods, or claims of DRA devices: at most 10 processor-ms'
 	$(GO) test -vet=off -run '^$$' -bench '^Benchmark(Request|ClaimsHeld)$$' -benchtime 50x -count 1 ./internal/ui
 	@echo 'a search for what would make a pod fit, with 40,000 pods: at most 50 processor-ms'
-	$(GO) test -vet=off -run '^$$' -bench '^BenchmarkFind$$' -benchtime 20x -count 1 ./internal/remedy
+	$(GO) test -vet=off -run '^$$' -bench '^BenchmarkFind$$' -benchtime 20x -count 1 ./internal/whatif
 
 # For example: make verify URL=https://127.0.0.1:8443 VERIFY='-ca ca.crt -cert client.crt -key client.key'
 verify: ### check whether the extender at URL follows kube-scheduler's contract (test/verify/README.md)

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"outboard.dev/outboard/internal/clustermetrics"
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
-	"outboard.dev/outboard/internal/survey"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -45,7 +45,7 @@ func (o *auditOptions) run(ctx context.Context, cluster config.ClientConnection,
 		if err != nil {
 			return nil, err
 		}
-		in.SizesFrom, in.Grace = survey.SizesFrom(c), 2*c.Ledgers.ReclaimAfter
+		in.SizesFrom, in.Grace = clustermetrics.SizesFrom(c), 2*c.Ledgers.ReclaimAfter
 	}
 	api, err := readingClient(cluster)
 	if err != nil {

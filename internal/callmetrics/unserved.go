@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/exemplar"
+	"outboard.dev/outboard/internal/lastevent"
 )
 
 // noVerb is the label value of calls whose path does not end in a verb.
@@ -36,5 +36,5 @@ func (u *Unserved) Count(path string) {
 	if !slices.Contains(decision.Verbs(), decision.Verb(verb)) {
 		verb = noVerb
 	}
-	exemplar.Count(u.calls.WithLabelValues(verb), path)
+	lastevent.Count(u.calls.WithLabelValues(verb), path)
 }

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/internal/engine"
-	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/internal/whatif"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -38,7 +38,7 @@ type evaluation struct {
 	engines  map[string]*engine.Engine
 	now      []Profile
 	fits     *Fits
-	remedies []remedy.Remedy
+	remedies []whatif.Remedy
 }
 
 // isOf reports whether an evaluation of this pod would have the same result.
@@ -138,12 +138,12 @@ func (v *evaluator) keep(key keptKey, e *evaluation) {
 
 // remedies adds to the evaluation what would make the waiting pod fit.
 func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View) {
-	c := remedy.Cluster{View: view}
+	c := whatif.Cluster{View: view}
 	c.Ignored, _ = s.ignored(e.pod)
 	if e.fits != nil && !slices.ContainsFunc(e.now, func(p Profile) bool { return p.Error != "" }) {
-		find := remedy.Find
+		find := whatif.Find
 		if e.fits.Fit > 0 { // by policies, which know nothing of what kube-scheduler can allocate
-			find = remedy.FindClaims
+			find = whatif.FindClaims
 		}
 		var err error
 		if c.Engine, err = engineOf(deciding(e.now), e.engines); err == nil {

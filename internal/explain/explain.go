@@ -22,8 +22,8 @@ import (
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/internal/pending"
-	"outboard.dev/outboard/internal/remedy"
 	"outboard.dev/outboard/internal/respond"
+	"outboard.dev/outboard/internal/whatif"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -76,8 +76,8 @@ type Document struct {
 	Hints []string `json:"hints,omitempty"`
 	// Fits is on which nodes the pod fits now, by all profiles together; nil if none was asked.
 	Fits *Fits `json:"fits,omitempty"`
-	// Remedies are changes with which the pod would fit, if it fits on no node; see [remedy.Find].
-	Remedies []remedy.Remedy `json:"remedies,omitempty"`
+	// Remedies are changes with which the pod would fit, if it fits on no node; see [whatif.Find].
+	Remedies []whatif.Remedy `json:"remedies,omitempty"`
 	// Unschedulable is what kube-scheduler has last said of the pod in its condition PodScheduled,
 	// with the reasons of its own plugins and of all extenders; "" if the pod is bound or gated, or
 	// has not been tried.

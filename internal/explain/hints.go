@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/internal/engine"
-	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/internal/whatif"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
@@ -71,7 +71,7 @@ func (h *hinter) of(name corev1.ResourceName) *reported {
 	if r == nil {
 		r = new(reported)
 		for _, e := range h.engines {
-			r.unit = cmp.Or(r.unit, remedy.UnitOf(e, name))
+			r.unit = cmp.Or(r.unit, whatif.UnitOf(e, name))
 		}
 		h.resources[string(name)] = r
 	}

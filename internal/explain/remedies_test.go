@@ -19,7 +19,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/explain"
-	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/internal/whatif"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -35,7 +35,7 @@ func TestWhatWouldMakeItFit(t *testing.T) {
 	if want := "\n  It would fit\n      on 10 nodes if its nodeSelector did not require pool=none\n"; !strings.HasSuffix(text, want) {
 		t.Errorf("got\n%s\nwant at its end\n%s", text, want)
 	}
-	if found := doc.Remedies; len(found) != 1 || found[0].Kind != remedy.Nodes || found[0].Nodes != 10 {
+	if found := doc.Remedies; len(found) != 1 || found[0].Kind != whatif.Nodes || found[0].Nodes != 10 {
 		t.Errorf("got %+v", found)
 	}
 	encoded, err := json.Marshal(doc.Remedies)

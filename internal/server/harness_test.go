@@ -21,7 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"outboard.dev/outboard/internal/certs"
-	"outboard.dev/outboard/internal/exemplar"
+	"outboard.dev/outboard/internal/lastevent"
 	"outboard.dev/outboard/internal/server"
 )
 
@@ -111,7 +111,7 @@ func (r *replica) example(t testing.TB, name, label string) (example string) {
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			if family.GetName() == name && hasLabel(m, label) {
-				_, example = exemplar.Latest(m.GetCounter())
+				_, example = lastevent.Latest(m.GetCounter())
 			}
 		}
 	}

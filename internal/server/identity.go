@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outboard.dev/outboard/internal/exemplar"
+	"outboard.dev/outboard/internal/lastevent"
 	"outboard.dev/outboard/internal/throttle"
 )
 
@@ -148,7 +148,7 @@ func (id *identifier) count(v *verdict, message string, state *tls.ConnectionSta
 	if state != nil {
 		name = callerName(state.PeerCertificates)
 	}
-	exemplar.Count(id.metrics.refusedCallers.WithLabelValues(v.refused), cmp.Or(name, hostOf(remote)))
+	lastevent.Count(id.metrics.refusedCallers.WithLabelValues(v.refused), cmp.Or(name, hostOf(remote)))
 	id.refused.Log(id.logger, slog.LevelWarn, message+v.refused, message,
 		"reason", v.refused, "error", v.err, "caller", name, "remote", remote)
 }

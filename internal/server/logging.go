@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"outboard.dev/outboard/internal/exemplar"
+	"outboard.dev/outboard/internal/lastevent"
 	"outboard.dev/outboard/internal/throttle"
 )
 
@@ -38,11 +38,11 @@ func (n *netLog) handshakeFailed(remote, cause string) {
 	case strings.HasPrefix(cause, refusedPrefix):
 		n.lines.Log(n.logger, slog.LevelDebug, "handshake", "handshake failed", "error", cause, "remote", remote)
 	case cause == "client sent an HTTP request to an HTTPS server":
-		exemplar.Count(handshakes.WithLabelValues(handshakePlaintext), hostOf(remote))
+		lastevent.Count(handshakes.WithLabelValues(handshakePlaintext), hostOf(remote))
 		n.lines.Log(n.logger, slog.LevelWarn, handshakePlaintext, "a call without TLS", "remote", remote,
 			"hint", "urlPrefix in kube-scheduler's configuration must begin with https://; outboard check --cluster checks it")
 	case strings.HasPrefix(cause, "remote error: tls: "):
-		exemplar.Count(handshakes.WithLabelValues(handshakeRejected), hostOf(remote))
+		lastevent.Count(handshakes.WithLabelValues(handshakeRejected), hostOf(remote))
 		hint := "the client does not accept Outboard's certificate: kube-scheduler reads caFile only when it starts"
 		if err := n.server.identity.current.Load().invalid(time.Now()); err != nil {
 			hint = err.Error()

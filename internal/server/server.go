@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outboard.dev/outboard/internal/exemplar"
 	"outboard.dev/outboard/internal/filewatch"
+	"outboard.dev/outboard/internal/lastevent"
 )
 
 const (
@@ -120,7 +120,7 @@ func (s *Server) reload(files map[string][]byte) {
 		return
 	}
 	until := s.identity.current.Load().Leaf.NotAfter
-	exemplar.Count(s.metrics.reloads.WithLabelValues(reloadOK), until.Format(time.RFC3339)) // for the time
+	lastevent.Count(s.metrics.reloads.WithLabelValues(reloadOK), until.Format(time.RFC3339)) // for the time
 	s.opts.Logger.Info("reloaded the TLS files", "notAfter", until)
 }
 

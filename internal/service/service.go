@@ -17,6 +17,7 @@ import (
 
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/clustermetrics"
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
@@ -25,7 +26,6 @@ import (
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/server"
 	"outboard.dev/outboard/internal/signals/poll"
-	"outboard.dev/outboard/internal/survey"
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/snapshot"
 )
@@ -66,9 +66,9 @@ type Service struct {
 	// cluster.
 	Requeuer *requeue.Requeuer
 
-	surveyor *survey.Surveyor  // nil without a cluster
-	journal  *decision.Journal // nil: none
-	count    func()            // for the page, see ui.Source.Repeat; nil without AdminOptions
+	surveyor *clustermetrics.Surveyor // nil without a cluster
+	journal  *decision.Journal        // nil: none
+	count    func()                   // for the page, see ui.Source.Repeat; nil without AdminOptions
 
 	options     Options
 	logger      *slog.Logger
@@ -112,7 +112,7 @@ func New(o Options) (*Service, error) {
 		options.Publisher = s.signalViews
 	} else {
 		s.Requeuer = requeue.New(s.requeueOptions())
-		if s.surveyor, err = survey.New(s.surveyOptions()); err != nil {
+		if s.surveyor, err = clustermetrics.New(s.surveyOptions()); err != nil {
 			return nil, err
 		}
 		options.Publisher, options.Now = s.Cluster, s.Cluster.Clock().Earliest
@@ -141,8 +141,8 @@ func (s *Service) requeueOptions() requeue.Options {
 	return o
 }
 
-func (s *Service) surveyOptions() survey.Options {
-	return survey.Options{
+func (s *Service) surveyOptions() clustermetrics.Options {
+	return clustermetrics.Options{
 		Cluster: s.Cluster, Source: s.pending(), Now: s.Cluster.Clock().Earliest, Registerer: s.options.Registry,
 	}
 }

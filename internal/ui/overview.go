@@ -10,8 +10,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/exemplar"
 	"outboard.dev/outboard/internal/histogram"
+	"outboard.dev/outboard/internal/lastevent"
 )
 
 // overview returns what one replica says about itself.
@@ -98,7 +98,7 @@ func (r *Replica) read(f *dto.MetricFamily, reloaded *time.Time, all map[string]
 			r.lost(label("reason"), m.GetCounter())
 		case "outboard_server_tls_reloads_total":
 			if label("outcome") == "success" {
-				*reloaded, _ = exemplar.Latest(m.GetCounter())
+				*reloaded, _ = lastevent.Latest(m.GetCounter())
 			}
 		case "outboard_resource_capacity":
 			of().capacity = m.GetGauge().GetValue()
@@ -152,7 +152,7 @@ func (r *Replica) count(profile string, verb decision.Verb, failed bool, h *dto.
 
 // lost adds calls that no profile serves.
 func (r *Replica) lost(reason string, c *dto.Counter) {
-	last, example := exemplar.Latest(c)
+	last, example := lastevent.Latest(c)
 	if _, known := unserved[reason]; !known || last.IsZero() {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"outboard.dev/outboard/internal/callmetrics"
-	"outboard.dev/outboard/internal/exemplar"
+	"outboard.dev/outboard/internal/lastevent"
 	"outboard.dev/outboard/internal/ui"
 )
 
@@ -100,9 +100,9 @@ func TestUnservedCallsAreTroubles(t *testing.T) {
 	}
 	unserved.Count("/outbord/prioritize")
 	unserved.Count("/outbord/filter")
-	exemplar.Count(handshakes.WithLabelValues("plaintext"), "10.0.0.7")
-	exemplar.Count(handshakes.WithLabelValues("rejected_by_client"), "10.0.0.8")
-	exemplar.Count(refused.WithLabelValues("name_not_allowed"), "kube-scheduler")
+	lastevent.Count(handshakes.WithLabelValues("plaintext"), "10.0.0.7")
+	lastevent.Count(handshakes.WithLabelValues("rejected_by_client"), "10.0.0.8")
+	lastevent.Count(refused.WithLabelValues("name_not_allowed"), "kube-scheduler")
 	want := []string{
 		"Callers whose name is not allowed are refused, such as kube-scheduler: 1 call so far. Add the name to serving.tls.allowedClients.",
 		"Nothing is served at the path of calls, such as /outbord/filter: 2 calls so far. Correct urlPrefix or the verb in kube-scheduler's configuration; outboard check --cluster finds what is wrong.",
@@ -115,7 +115,7 @@ func TestUnservedCallsAreTroubles(t *testing.T) {
 	reloads := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outboard_server_tls_reloads_total"}, []string{"outcome"})
 	w.registry.MustRegister(reloads)
 	reloads.WithLabelValues("error").Inc()
-	exemplar.Count(reloads.WithLabelValues("success"), "new certificates")
+	lastevent.Count(reloads.WithLabelValues("success"), "new certificates")
 	want = want[1:3] // the others were refused by the former ones
 	if got := troubles(); !slices.Equal(got, want) {
 		t.Errorf("after a reload: %q, want %q", got, want)

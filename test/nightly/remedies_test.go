@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/internal/whatif"
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 	"outboard.dev/outboard/test/theater"
@@ -41,7 +41,7 @@ func TestRemediesAreTrue(t *testing.T) {
 	th := theater.Open(t)
 	o := th.Outboard(remedyPolicies)
 	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter prioritize bind"}))
-	s := remedyScene{Theater: th, o: o, r: rand.New(rand.NewPCG(*remediesSeed, 1)), applied: map[remedy.Kind]int{}}
+	s := remedyScene{Theater: th, o: o, r: rand.New(rand.NewPCG(*remediesSeed, 1)), applied: map[whatif.Kind]int{}}
 	for count := 0; count < *remedies; count = total(s.applied) {
 		s.round++
 		s.play()
@@ -53,7 +53,7 @@ func TestRemediesAreTrue(t *testing.T) {
 	}
 }
 
-func total(counts map[remedy.Kind]int) int {
+func total(counts map[whatif.Kind]int) int {
 	sum := 0
 	for _, n := range counts {
 		sum += n
@@ -67,7 +67,7 @@ type remedyScene struct {
 	o           *stage.Outboard
 	r           *rand.Rand
 	round, pods int
-	applied     map[remedy.Kind]int
+	applied     map[whatif.Kind]int
 	more        int
 }
 
@@ -97,7 +97,7 @@ func (s *remedyScene) play() {
 	}
 	now := s.ExplainPending(s.o, spec.Name)
 	for i := range now.Remedies {
-		if r := &now.Remedies[i]; r.Kind == remedy.Request {
+		if r := &now.Remedies[i]; r.Kind == whatif.Request {
 			s.oneMore(waiting.Pod, r)
 		}
 	}
@@ -105,13 +105,13 @@ func (s *remedyScene) play() {
 		r := &now.Remedies[i]
 		changed := s.copyOf(waiting.Pod)
 		switch {
-		case r.Kind == remedy.Request:
+		case r.Kind == whatif.Request:
 			setRequest(changed, r.Resource, r.To.String())
-		case r.Kind == remedy.Nodes && r.Change.Type == remedy.Tolerate:
+		case r.Kind == whatif.Nodes && r.Change.Type == whatif.Tolerate:
 			key, rest, _ := strings.Cut(r.Change.Of, "=")
 			value, effect, _ := strings.Cut(rest, ":")
 			changed.Spec.Tolerations = append(changed.Spec.Tolerations, corev1.Toleration{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
-		case r.Kind == remedy.Nodes && r.Change.Type == remedy.DropSelector:
+		case r.Kind == whatif.Nodes && r.Change.Type == whatif.DropSelector:
 			key, _, _ := strings.Cut(r.Change.Of, "=")
 			delete(changed.Spec.NodeSelector, key)
 		default:
@@ -123,15 +123,15 @@ func (s *remedyScene) play() {
 }
 
 // end applies one remedy that changes the cluster, if there is any; then the waiting pod itself is bound.
-func (s *remedyScene) end(waiting *corev1.Pod, all []remedy.Remedy) {
+func (s *remedyScene) end(waiting *corev1.Pod, all []whatif.Remedy) {
 	for _, i := range s.r.Perm(len(all)) {
 		r := &all[i]
 		switch {
-		case r.Kind == remedy.End:
+		case r.Kind == whatif.End:
 			for _, h := range r.End {
 				s.gone(h.Namespace + "/" + h.Name)
 			}
-		case r.Kind == remedy.Nodes && r.Change.Type == remedy.Uncordon:
+		case r.Kind == whatif.Nodes && r.Change.Type == whatif.Uncordon:
 			s.patchNode(r.Node, `{"spec":{"unschedulable":false}}`)
 		default:
 			continue
@@ -144,7 +144,7 @@ func (s *remedyScene) end(waiting *corev1.Pod, all []remedy.Remedy) {
 }
 
 // apply creates the changed pod, which must be bound, and deletes it.
-func (s *remedyScene) apply(r *remedy.Remedy, changed *corev1.Pod) {
+func (s *remedyScene) apply(r *whatif.Remedy, changed *corev1.Pod) {
 	s.T.Logf("cluster %d: %s would fit %s", s.round, changed.Name, r)
 	placed, err := s.Place(s.Ctx, changed)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *remedyScene) apply(r *remedy.Remedy, changed *corev1.Pod) {
 }
 
 // oneMore creates a pod with one unit more than the largest request that is said to fit, which must wait.
-func (s *remedyScene) oneMore(waiting *corev1.Pod, r *remedy.Remedy) {
+func (s *remedyScene) oneMore(waiting *corev1.Pod, r *whatif.Remedy) {
 	if r.Next == nil || r.Next.Cmp(*r.From) == 0 {
 		return
 	}

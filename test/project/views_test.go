@@ -22,7 +22,7 @@ var placements = []string{
 	"internal/engine: Engine.plan uses Node.With",
 	"internal/engine: nominations.counting uses Node.With",
 	// Copies of the View with fewer pods, for what would fit then.
-	"internal/remedy: search.fitsWithoutHolders uses View.WithNodes",
+	"internal/whatif: search.fitsWithoutHolders uses View.WithNodes",
 	// Nodes that are not in the View, without pods.
 	"internal/extender: requestNodes.decode uses NewNode",
 	"schedplugin: plugin.fitsNewNode uses NewNode",

@@ -1,6 +1,6 @@
-// Package survey looks at the cluster as a whole, from the caches of the process, and reports as
-// metrics what no single call shows: pods that wait, pods that were bound without the allocations
-// that they need, allocations that an audit finds wrong, and how full the resources are.
+// Package clustermetrics looks at the cluster as a whole, from the caches of the process, and
+// reports as metrics what no single call shows: pods that wait, pods that were bound without the
+// allocations that they need, allocations that an audit finds wrong, and how full the resources are.
 //
 //	caches ──► waiting, unallocated, audit, resources ──► metrics
 //
@@ -9,7 +9,7 @@
 // nodes, pods and ledgers may be of different moments, so a pod without an allocation and a finding
 // of the audit count if two passes see them. The second comes soon if the first has seen something
 // new.
-package survey
+package clustermetrics
 
 import (
 	"context"
@@ -86,7 +86,7 @@ func New(o Options) (*Surveyor, error) {
 	s.metrics = newMetrics(&s.latest)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(s.metrics); err != nil {
-			return nil, fmt.Errorf("survey: %w", err)
+			return nil, fmt.Errorf("clustermetrics: %w", err)
 		}
 	}
 	return s, nil

@@ -1,6 +1,6 @@
-// Package exemplar counts events with the time and an example of the latest one, so that the page
+// Package lastevent counts events with the time and an example of the latest one, so that the page
 // can say when and what it was. Prometheus does not read them.
-package exemplar
+package lastevent
 
 import (
 	"strings"

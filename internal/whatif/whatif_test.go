@@ -1,4 +1,4 @@
-package remedy_test
+package whatif_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/engine"
-	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/internal/whatif"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -66,7 +66,7 @@ profiles:
 
 func find(t *testing.T, w *world, pod *corev1.Pod) []string {
 	t.Helper()
-	found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: w.view()}, pod)
+	found, err := whatif.Find(t.Context(), whatif.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: w.view()}, pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,29 +174,29 @@ func TestPreemption(t *testing.T) {
 	ignored := []corev1.ResourceName{gpuMemory}
 	for name, tc := range map[string]struct {
 		holder, pod *corev1.Pod
-		want        remedy.Preemption
+		want        whatif.Preemption
 		ignored     []corev1.ResourceName
 	}{
-		"lower priority":                      {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60"), remedy.Possible, nil},
-		"same priority":                       {gpuPod("a", "n1", 1, "60"), gpuPod("new", "", 1, "60"), remedy.PriorityNotLower, nil},
-		"never preempts":                      {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60", func(pod *corev1.Pod) { pod.Spec.PreemptionPolicy = &never }), remedy.NeverPreempts, nil},
-		"a budget":                            {gpuPod("a", "n1", 0, "60", labeled), gpuPod("new", "", 1, "60"), remedy.ViolatesBudget, nil},
-		"ending already":                      {gpuPod("a", "n1", 1, "60", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: start} }), gpuPod("new", "", 1, "60"), remedy.Unnecessary, nil},
-		"another namespace":                   {gpuPod("a", "n1", 0, "60", labeled, func(pod *corev1.Pod) { pod.Namespace = "other" }), gpuPod("new", "", 1, "60"), remedy.Possible, nil},
-		"without any priority":                {gpuPod("a", "n1", 0, "60", func(pod *corev1.Pod) { pod.Spec.Priority = nil }), gpuPod("new", "", 1, "60"), remedy.Possible, nil},
-		"ignored by kube-scheduler":           {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60"), remedy.LacksNothing, ignored},
-		"ignored, but the CPU is lacking too": {gpuPod("a", "n1", 0, "60", cpus), gpuPod("new", "", 1, "60", cpus), remedy.Possible, ignored},
-		"ignored, and the same priority":      {gpuPod("a", "n1", 1, "60"), gpuPod("new", "", 1, "60"), remedy.PriorityNotLower, ignored},
+		"lower priority":                      {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60"), whatif.Possible, nil},
+		"same priority":                       {gpuPod("a", "n1", 1, "60"), gpuPod("new", "", 1, "60"), whatif.PriorityNotLower, nil},
+		"never preempts":                      {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60", func(pod *corev1.Pod) { pod.Spec.PreemptionPolicy = &never }), whatif.NeverPreempts, nil},
+		"a budget":                            {gpuPod("a", "n1", 0, "60", labeled), gpuPod("new", "", 1, "60"), whatif.ViolatesBudget, nil},
+		"ending already":                      {gpuPod("a", "n1", 1, "60", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: start} }), gpuPod("new", "", 1, "60"), whatif.Unnecessary, nil},
+		"another namespace":                   {gpuPod("a", "n1", 0, "60", labeled, func(pod *corev1.Pod) { pod.Namespace = "other" }), gpuPod("new", "", 1, "60"), whatif.Possible, nil},
+		"without any priority":                {gpuPod("a", "n1", 0, "60", func(pod *corev1.Pod) { pod.Spec.Priority = nil }), gpuPod("new", "", 1, "60"), whatif.Possible, nil},
+		"ignored by kube-scheduler":           {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60"), whatif.LacksNothing, ignored},
+		"ignored, but the CPU is lacking too": {gpuPod("a", "n1", 0, "60", cpus), gpuPod("new", "", 1, "60", cpus), whatif.Possible, ignored},
+		"ignored, and the same priority":      {gpuPod("a", "n1", 1, "60"), gpuPod("new", "", 1, "60"), whatif.PriorityNotLower, ignored},
 	} {
 		var b snapshot.Builder
 		b.SetNode(gpuNode("n1"))
 		b.SetPod(tc.holder)
 		b.SetDisruptionBudget(budget)
-		found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: b.View(), Ignored: tc.ignored}, tc.pod)
+		found, err := whatif.Find(t.Context(), whatif.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: b.View(), Ignored: tc.ignored}, tc.pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(found, func(r remedy.Remedy) bool { return r.Kind == remedy.End })
+		i := slices.IndexFunc(found, func(r whatif.Remedy) bool { return r.Kind == whatif.End })
 		if i < 0 || found[i].Preemption != tc.want {
 			t.Errorf("%s: %+v, want %s", name, found, tc.want)
 		}
@@ -212,12 +212,12 @@ func TestBudget(t *testing.T) {
 		w, pod := random(t, r, others)
 		b := brute{t, w, all, others, pod}
 		for _, budget := range []int{1, 30, 100, 300, 1000, 3000} {
-			c := remedy.Cluster{Engine: e, View: w.view(), Budget: budget}
-			found, err := remedy.Find(t.Context(), c, pod)
+			c := whatif.Cluster{Engine: e, View: w.view(), Budget: budget}
+			found, err := whatif.Find(t.Context(), c, pod)
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := remedy.Find(t.Context(), c, pod)
+			again, err := whatif.Find(t.Context(), c, pod)
 			if err != nil || fmt.Sprint(texts(found)) != fmt.Sprint(texts(again)) {
 				t.Fatalf("budget %d: %q, then %q, %v", budget, texts(found), texts(again), err)
 			}
@@ -258,10 +258,10 @@ func TestWorkIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			twoGPUs := func(n *corev1.Node) { n.Status.Allocatable["aliyun.com/gpu-count"] = resource.MustParse("2") }
 			w := &world{nodes: []*corev1.Node{gpuNode("n0", twoGPUs), gpuNode("n1", twoGPUs)}}
-			c, pod := remedy.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: w.view()}, gpuPod("p", "", 0, "1", tt.change)
+			c, pod := whatif.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: w.view()}, gpuPod("p", "", 0, "1", tt.change)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			found, err := remedy.Find(t.Context(), c, pod)
+			found, err := whatif.Find(t.Context(), c, pod)
 			if got := strings.Join(texts(found), "; "); err != nil || !strings.HasPrefix(got, tt.want) {
 				t.Errorf("%q, %v", got, err)
 			}
@@ -273,7 +273,7 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
-func texts(found []remedy.Remedy) []string {
+func texts(found []whatif.Remedy) []string {
 	var all []string
 	for i := range found {
 		all = append(all, found[i].String())
@@ -292,14 +292,14 @@ func TestFindDisturbsNothing(t *testing.T) {
 		if err := e.Filter(t.Context(), req, &result); err != nil || len(result.Kept) > 0 {
 			t.Fatalf("filter call %d: %v, keeps %d", i, err, len(result.Kept))
 		}
-		found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: e, View: view}, pod)
+		found, err := whatif.Find(t.Context(), whatif.Cluster{Engine: e, View: view}, pod)
 		if err != nil || len(found) != 2 {
 			t.Fatalf("%+v, %v", found, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := remedy.Find(ctx, remedy.Cluster{Engine: e, View: view}, pod); !errors.Is(err, context.Canceled) {
+	if _, err := whatif.Find(ctx, whatif.Cluster{Engine: e, View: view}, pod); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context ended: %v", err)
 	}
 }

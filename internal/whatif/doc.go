@@ -1,4 +1,4 @@
-// Package remedy finds a small change that makes a waiting pod fit, of each kind: less of one
+// Package whatif finds a small change that makes a waiting pod fit, of each kind: less of one
 // resource or of one capacity in a ResourceClaim, pods that end, and what excludes nodes: a taint, a
 // selector, an affinity term or a cordon.
 //
@@ -8,4 +8,4 @@
 // the same View gives the same changes on any machine.
 //
 // Nothing here is on the path of a call: it writes no record, and changes no cache of the Engine.
-package remedy
+package whatif

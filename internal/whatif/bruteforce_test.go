@@ -1,4 +1,4 @@
-package remedy_test
+package whatif_test
 
 import (
 	"flag"
@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/engine"
-	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/internal/whatif"
 )
 
 var (
@@ -179,33 +179,33 @@ func TestRemediesEqualBruteForce(t *testing.T) {
 	all := members(t, several)
 	own, others := engineOf(t, all), engineOf(t, members(t, several))
 	r := rand.New(rand.NewPCG(*seed, 2))
-	possible, found, smallest := map[remedy.Kind]int{}, map[remedy.Kind]int{}, map[remedy.Kind]int{}
+	possible, found, smallest := map[whatif.Kind]int{}, map[whatif.Kind]int{}, map[whatif.Kind]int{}
 	for waiting := 0; waiting < *cases; {
 		w, pod := random(t, r, others)
 		if len(w.fitting(t, others, pod)) > 0 {
 			continue
 		}
 		waiting++
-		remedies, err := remedy.Find(t.Context(), remedy.Cluster{Engine: own, View: w.view()}, pod)
+		remedies, err := whatif.Find(t.Context(), whatif.Cluster{Engine: own, View: w.view()}, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b := brute{t, w, all, others, pod}
 		requests, ends, nodes := b.requests(), b.ends(), b.nodes()
-		for kind, can := range map[remedy.Kind]bool{remedy.Request: len(requests) > 0, remedy.End: ends > 0, remedy.Nodes: nodes > 0} {
+		for kind, can := range map[whatif.Kind]bool{whatif.Request: len(requests) > 0, whatif.End: ends > 0, whatif.Nodes: nodes > 0} {
 			if can {
 				possible[kind]++
 			}
-			if slices.ContainsFunc(remedies, func(r remedy.Remedy) bool { return r.Kind == kind }) {
+			if slices.ContainsFunc(remedies, func(r whatif.Remedy) bool { return r.Kind == kind }) {
 				found[kind]++
 			}
 		}
-		counted := map[remedy.Kind]bool{}
+		counted := map[whatif.Kind]bool{}
 		for i := range remedies {
 			r := &remedies[i]
 			b.judge(r)
-			exact := r.Kind == remedy.End && len(r.End) == ends || r.Kind == remedy.Nodes && r.Nodes == nodes ||
-				r.Kind == remedy.Request && units(r.Resource, *r.To) == requests[r.Resource]
+			exact := r.Kind == whatif.End && len(r.End) == ends || r.Kind == whatif.Nodes && r.Nodes == nodes ||
+				r.Kind == whatif.Request && units(r.Resource, *r.To) == requests[r.Resource]
 			if exact && !counted[r.Kind] {
 				counted[r.Kind] = true
 				smallest[r.Kind]++
@@ -215,7 +215,7 @@ func TestRemediesEqualBruteForce(t *testing.T) {
 			t.Fatalf("case %d: %+v", waiting, pod.Spec)
 		}
 	}
-	for _, kind := range []remedy.Kind{remedy.Request, remedy.End, remedy.Nodes} {
+	for _, kind := range []whatif.Kind{whatif.Request, whatif.End, whatif.Nodes} {
 		t.Logf("%s: possible for %d pods, found for %d, the smallest for %d", kind, possible[kind], found[kind], smallest[kind])
 		if possible[kind] == 0 || found[kind]*100 < possible[kind]*95 || smallest[kind]*100 < found[kind]*90 {
 			t.Errorf("%s: possible for %d pods, found for %d, the smallest for %d", kind, possible[kind], found[kind], smallest[kind])
@@ -224,18 +224,18 @@ func TestRemediesEqualBruteForce(t *testing.T) {
 }
 
 // judge checks that the pod fits with the remedy.
-func (b *brute) judge(r *remedy.Remedy) {
+func (b *brute) judge(r *whatif.Remedy) {
 	ok := true
 	switch r.Kind {
-	case remedy.Request:
+	case whatif.Request:
 		ok = b.fits(b.w, b.with(r.Resource, units(r.Resource, *r.To))) && (r.Next == nil || !b.fits(b.w, b.with(r.Resource, units(r.Resource, *r.Next))))
-	case remedy.End:
+	case whatif.End:
 		var gone []types.UID
 		for _, h := range r.End {
 			gone = append(gone, types.UID(h.UID))
 		}
 		ok = slices.Contains(b.w.without(gone...).fitting(b.tb, b.engine, b.pod), r.Node)
-	case remedy.Nodes:
+	case whatif.Nodes:
 		ok = b.nodes() >= r.Nodes
 	}
 	if !ok {

@@ -1,4 +1,4 @@
-package remedy_test
+package whatif_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/firstfit"
-	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/internal/whatif"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -90,7 +90,7 @@ func TestLessOfClaimIsTheLargestAmount(t *testing.T) {
 				}
 			}
 		}
-		found, err := remedy.FindClaims(t.Context(), remedy.Cluster{Engine: e, View: view}, pod)
+		found, err := whatif.FindClaims(t.Context(), whatif.Cluster{Engine: e, View: view}, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestLessOfClaimIsTheLargestAmount(t *testing.T) {
 			if len(found) != 0 {
 				t.Errorf("with %d GiB, it fits already, or never: %v", largest, found)
 			}
-		case len(found) != 1 || found[0].To.Value() != largest<<30 || found[0].Kind != remedy.Claim:
+		case len(found) != 1 || found[0].To.Value() != largest<<30 || found[0].Kind != whatif.Claim:
 			t.Errorf("%v, want %d GiB", found, largest)
 		default:
 			changed++
@@ -109,8 +109,8 @@ func TestLessOfClaimIsTheLargestAmount(t *testing.T) {
 	if changed < 20 || fitting < 3 {
 		t.Errorf("%d changes, and %d pods that fit", changed, fitting)
 	}
-	small := remedy.Cluster{Engine: e, View: gpuNodes(random, 41, 1).View(), Budget: 60}
-	if found, err := remedy.FindClaims(t.Context(), small, pod); err != nil || len(found) != 0 {
+	small := whatif.Cluster{Engine: e, View: gpuNodes(random, 41, 1).View(), Budget: 60}
+	if found, err := whatif.FindClaims(t.Context(), small, pod); err != nil || len(found) != 0 {
 		t.Errorf("without the budget to ask about all nodes: %v (%v)", found, err)
 	}
 }

@@ -1,4 +1,4 @@
-package remedy
+package whatif
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package survey_test
+package clustermetrics_test
 
 import (
 	"fmt"
@@ -16,12 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/clustermetrics"
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/internal/requeue"
-	"outboard.dev/outboard/internal/survey"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/snapshot"
 )
@@ -43,7 +43,7 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // world is a cluster in memory, with the Surveyor that looks at it.
 type world struct {
-	*survey.Surveyor
+	*clustermetrics.Surveyor
 	builder  snapshot.Builder
 	pods     map[types.UID]*corev1.Pod
 	ledgers  map[string]*ledger.Object
@@ -72,7 +72,7 @@ func newWorld(t testing.TB, text string) *world {
 	w := &world{pods: map[types.UID]*corev1.Pod{}, ledgers: map[string]*ledger.Object{}, rejected: map[types.UID]string{}, registry: prometheus.NewRegistry(), now: now}
 	w.configure(t, text)
 	var err error
-	w.Surveyor, err = survey.New(survey.Options{
+	w.Surveyor, err = clustermetrics.New(clustermetrics.Options{
 		Cluster: w, Registerer: w.registry, Now: func() time.Time { return w.now },
 		Source: pending.Source{Config: func() *config.Config { return w.config }, Places: (*config.Profile).Places, Rejected: func(_ string, uid types.UID) (requeue.Status, bool) {
 			policy, code, ok := strings.Cut(w.rejected[uid], ".")

@@ -1,4 +1,4 @@
-package survey
+package clustermetrics
 
 import (
 	"cmp"

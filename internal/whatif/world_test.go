@@ -1,4 +1,4 @@
-package remedy_test
+package whatif_test
 
 import (
 	"fmt"

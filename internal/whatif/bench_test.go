@@ -1,4 +1,4 @@
-package remedy_test
+package whatif_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/internal/whatif"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -65,14 +65,14 @@ func BenchmarkFind(b *testing.B) {
 		"nothing-helps": gpuPod("new", "", 1, "600"),
 	} {
 		b.Run(name, func(b *testing.B) {
-			var found []remedy.Remedy
-			if _, err := remedy.Find(b.Context(), remedy.Cluster{Engine: e, View: view}, pod); err != nil {
+			var found []whatif.Remedy
+			if _, err := whatif.Find(b.Context(), whatif.Cluster{Engine: e, View: view}, pod); err != nil {
 				b.Fatal(err)
 			}
 			began := processorTime(b)
 			for b.Loop() {
 				var err error
-				if found, err = remedy.Find(b.Context(), remedy.Cluster{Engine: e, View: view}, pod); err != nil {
+				if found, err = whatif.Find(b.Context(), whatif.Cluster{Engine: e, View: view}, pod); err != nil {
 					b.Fatal(err)
 				}
 			}
