@@ -94,7 +94,13 @@ func (e *extenderAt) check() {
 			"set ignorable: false")
 	}
 	if x.PrioritizeVerb != "" && x.Weight <= 0 {
-		e.refuse("Weight", e.field("weight"), fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive", "set weight: 1, or for Outboard the sum of the weights of the profile's policies")
+		fix := "set weight: 1, or for Outboard the sum of the weights of the profile's policies"
+		for _, m := range e.matches() {
+			if sum := m.profile.ExtenderWeight(); e.outboard && sum > 0 && slices.Contains(m.verbs, decision.Prioritize) {
+				fix = fmt.Sprintf("set weight: %d, the sum of the weights of the policies of the profile %s", sum, m.profile.Path)
+			}
+		}
+		e.refuse("Weight", e.field("weight"), fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive", fix)
 	}
 	if x.Weight > mostWeight && !e.outboard {
 		e.report(Warning, "Weight", "weight", fmt.Sprintf("weight is %d", x.Weight),
