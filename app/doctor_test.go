@@ -115,7 +115,7 @@ func TestDoctorReadsCluster(t *testing.T) {
 		want   string
 		not    string
 	}{
-		{[]string{"--outboard-namespace", "gone"}, 2, "there is no namespace gone", "no Deployment"},
+		{[]string{"--outboard-namespace", "gone"}, 2, "there is no namespace gone: --outboard-namespace names that of Outboard; if it is not installed, outboard check FILE --scheduler FILE --cluster reads", "no Deployment"},
 		{[]string{"--outboard-namespace", "empty"}, 2, "no Deployment in empty runs kube-scheduler", "no namespace"},
 		{[]string{"--scheduler", scheduler, "--outboard-namespace", "gone"}, 2, "there is no namespace gone", "ERROR"},
 	} {

@@ -54,7 +54,7 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 		if len(c.Deployments) == 0 {
 			// Whoever may not read the namespace learns only that there are no Deployments.
 			if _, missing := api.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); apierrors.IsNotFound(missing) {
-				err = errors.Join(err, fmt.Errorf("there is no namespace %s: --outboard-namespace names that of Outboard", namespace))
+				err = errors.Join(err, fmt.Errorf("there is no namespace %s: --outboard-namespace names that of Outboard; if it is not installed, outboard check FILE --scheduler FILE --cluster reads the configurations from files", namespace))
 			}
 		}
 	}
