@@ -81,8 +81,8 @@ func TestOwnPolicy(t *testing.T) {
 		}},
 		{"check --schema", 0, []string{`"const": "Seats"`, `"license"`, `"default": 2`}},
 		{"serve --print-config --config " + good, 0, []string{"license: cad\n", "seats: 2\n"}},
-		{"simulate --resource cpu " + nodes + " --config " + good + " --count-fitting " + pod, 0, []string{"good: 2 more pods like default/new fit"}},
-		{"simulate --resource cpu " + nodes + " --config " + wrong + " --count-fitting " + pod, 2, []string{"did you mean"}},
+		{"simulate " + nodes + " --config " + good + " --count-fitting " + pod, 0, []string{"good: 2 more pods like default/new fit"}},
+		{"simulate " + nodes + " --config " + wrong + " --count-fitting " + pod, 2, []string{"did you mean"}},
 	} {
 		status, printed := p.run(strings.Fields(tt.args)...)
 		if status != tt.status {
