@@ -296,9 +296,13 @@ func checkManifests(t *testing.T, dist string) {
 		t.Fatal(err)
 	}
 	tool(t, dir, "tar", "-xzf", path)
-	want, err := filepath.Glob("../*.yaml")
-	if err != nil {
-		t.Fatal(err)
+	want := 1 // the CRD
+	for _, pattern := range []string{"../*.yaml", "../presets/*/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += len(files)
 	}
 	count := 0
 	err = filepath.WalkDir(filepath.Join(dir, "deploy"), func(name string, d fs.DirEntry, err error) error {
@@ -316,8 +320,8 @@ func checkManifests(t *testing.T, dist string) {
 		}
 		return nil
 	})
-	if err != nil || count != len(want)+1 {
-		t.Errorf("the archive has %d manifests, want those of deploy/ (%d) and the CRD: %v", count, len(want), err)
+	if err != nil || count != want {
+		t.Errorf("the archive has %d manifests, want %d, those of deploy/ with the presets and the CRD: %v", count, want, err)
 	}
 	if !strings.Contains(string(content(t, filepath.Join(dir, "deploy"), "outboard.yaml")), `image: "outboard:`+tag+`"`) {
 		t.Error("the manifests do not have the image of the release")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"sync/atomic"
 	"time"
@@ -86,17 +87,15 @@ func (w *Watcher) Run(ctx context.Context) {
 
 // check reads the files and reports changes.
 func (w *Watcher) check() {
-	if haveContents(w.Contents()) {
-		w.lastError = ""
-		return
-	}
 	contents, err := w.read()
 	switch {
 	case errors.Is(err, errUnstable): // the next reading is soon
 	case err == nil:
 		w.lastError = ""
-		w.contents.Store(&contents)
-		w.opts.OnChange(contents)
+		if !equal(contents, w.Contents()) {
+			w.contents.Store(&contents)
+			w.opts.OnChange(contents)
+		}
 	case err.Error() != w.lastError:
 		w.lastError = err.Error()
 		w.opts.OnError(err)
@@ -108,6 +107,20 @@ var errUnstable = errors.New("files changed while they were read")
 // read reads all files twice, and fails with errUnstable when the readings differ. A set that is
 // swapped as a whole between two reads of the first pass cannot look the same in the second.
 func (w *Watcher) read() (map[string][]byte, error) {
+	first, err := w.readAll()
+	if err != nil {
+		return nil, err
+	}
+	if second, err := w.readAll(); err != nil || !equal(first, second) {
+		return nil, errUnstable
+	}
+	return first, nil
+}
+
+func equal(a, b map[string][]byte) bool { return maps.EqualFunc(a, b, bytes.Equal) }
+
+// readAll reads all files once.
+func (w *Watcher) readAll() (map[string][]byte, error) {
 	contents := make(map[string][]byte, len(w.opts.Paths))
 	for _, path := range w.opts.Paths {
 		data, err := readFile(path, w.opts.MaxFileBytes)
@@ -116,69 +129,26 @@ func (w *Watcher) read() (map[string][]byte, error) {
 		}
 		contents[path] = data
 	}
-	if !haveContents(contents) {
-		return nil, errUnstable
-	}
 	return contents, nil
 }
 
-// haveContents reports whether all files can be read and have the contents. It takes little memory,
-// however large they are.
-func haveContents(contents map[string][]byte) bool {
-	part := make([]byte, 32<<10)
-	for path, want := range contents {
-		if !hasContents(path, want, part) {
-			return false
-		}
-	}
-	return true
-}
-
-// hasContents uses part to read the file.
-func hasContents(path string, want, part []byte) bool {
-	f, _, err := open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	for {
-		n, err := f.Read(part)
-		if n > len(want) || !bytes.Equal(part[:n], want[:n]) {
-			return false
-		}
-		if want = want[n:]; err != nil {
-			return err == io.EOF && len(want) == 0
-		}
-	}
-}
-
-// open opens a regular file, and returns its size.
-func open(path string) (*os.File, int64, error) {
+func readFile(path string, maxBytes int64) ([]byte, error) {
 	// Asked before opening, because opening a named pipe waits for its writer.
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("read %s: not a regular file", path)
+		return nil, fmt.Errorf("read %s: not a regular file", path)
 	}
 	f, err := os.Open(path)
-	return f, info.Size(), err
-}
-
-func readFile(path string, maxBytes int64) ([]byte, error) {
-	f, size, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var data bytes.Buffer
-	data.Grow(int(min(size, maxBytes)) + bytes.MinRead) // enough, so that it is not copied
-	if _, err := data.ReadFrom(io.LimitReader(f, maxBytes+1)); err != nil {
-		return nil, err
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err == nil && int64(len(data)) > maxBytes {
+		err = fmt.Errorf("read %s: larger than %d bytes", path, maxBytes)
 	}
-	if int64(data.Len()) > maxBytes {
-		return nil, fmt.Errorf("read %s: larger than %d bytes", path, maxBytes)
-	}
-	return data.Bytes(), nil
+	return data, err
 }

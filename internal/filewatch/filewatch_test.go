@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -326,24 +325,5 @@ func TestNewRefuses(t *testing.T) {
 				t.Errorf("New() error = %v, want one with %q", err, tc.want)
 			}
 		})
-	}
-}
-
-// A large file is in memory once, although it is read twice.
-func TestLargeFileIsAllocatedOnce(t *testing.T) {
-	const size = 4 << 20
-	path := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	w, err := filewatch.New(filewatch.Options{Paths: []string{path}})
-	runtime.ReadMemStats(&after)
-	if err != nil || len(w.Contents()[path]) != size {
-		t.Fatalf("%d bytes, %v", len(w.Contents()[path]), err)
-	}
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > size*3/2 {
-		t.Errorf("%d bytes allocated for a file of %d", allocated, size)
 	}
 }

@@ -55,7 +55,7 @@ var rules = []struct {
 	{"signals/httpclient", []string{"signal", "snapshot", "policy", "policy/fields"}, "requests know nothing of what is asked"},
 	{"signals/source/prometheus", []string{"signal", "signals/httpclient", "signals/jsonstream", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"signals/source/httpdoc", []string{"signal", "signals/httpclient", "signals/format", "signals/jsonstream", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
-	{"signals/source/file", []string{"signal", "signals/format", "signals/jsonstream", "snapshot", "policy", "policy/fields", "config/strictyaml", "filewatch"}, "a source knows what it reads"},
+	{"signals/source/file", []string{"signal", "signals/format", "signals/jsonstream", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
 	{"signals/jsonstream", nil, "documents only"},
 	{"portforward", nil, "connections to pods only"},
 	{"gpushare", nil, "names only"},

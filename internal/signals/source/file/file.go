@@ -8,13 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"outboard.dev/outboard/internal/filewatch"
 	"outboard.dev/outboard/internal/signals/format"
 	"outboard.dev/outboard/signal"
 )
 
-// lookAgain is how often a file is checked that cannot be watched because it does not exist.
-const lookAgain = time.Second
+// watchEvery is how often the file is checked for changes.
+const watchEvery = time.Second
 
 // Source is a [signal.Source] that detects changes of the file. It has a goroutine until it is
 // closed.
@@ -48,29 +47,28 @@ func (s *Source) Close() error {
 // Changed receives a value when the file has changed.
 func (s *Source) Changed() <-chan struct{} { return s.changed }
 
+// watch reports that there is another file, or that its time or size has changed.
 func (s *Source) watch(ctx context.Context) {
-	notify := func() {
-		select {
-		case s.changed <- struct{}{}:
-		default: // a value is there already
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	var former os.FileInfo
+	for first := true; ; first = false { // it may have been read before the watch started
+		info, err := os.Stat(s.path)
+		if err != nil {
+			info = nil
 		}
-	}
-	options := filewatch.Options{
-		Paths:    []string{s.path},
-		OnChange: func(map[string][]byte) { notify() },
-		OnError:  func(error) { notify() }, // so that Read returns the error
-	}
-	for {
-		watcher, err := filewatch.New(options)
-		if err == nil {
-			notify() // it may have been read before the watch started
-			watcher.Run(ctx)
-			return
+		same := info == nil && former == nil || info != nil && former != nil && os.SameFile(info, former) &&
+			info.ModTime().Equal(former.ModTime()) && info.Size() == former.Size()
+		if former = info; first || !same {
+			select {
+			case s.changed <- struct{}{}:
+			default: // a value is there already
+			}
 		}
 		select {
-		case <-time.After(lookAgain):
 		case <-ctx.Done():
 			return
+		case <-ticker.C:
 		}
 	}
 }
