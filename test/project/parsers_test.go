@@ -39,8 +39,7 @@ var parses = []string{
 // hostile texts.
 var readers = map[string]string{
 	"internal/ledger/audit: gpuShares":                  "a pod or node, 1.5 MiB",
-	"internal/ledger/audit: gpuIndexes":                 "a pod or node, 1.5 MiB",
-	"internal/ledger/audit: gpuSizes":                   "a pod or node, 1.5 MiB",
+	"internal/ledger/audit: gpusIn":                     "a pod or node, 1.5 MiB",
 	"internal/ledger/audit: allocation":                 "a pod or node, 1.5 MiB",
 	"internal/ledger/audit: auditor.gpuSize":            "a pod or node, 1.5 MiB",
 	"internal/ledger/audit: Input.gpusOf":               "a pod or node, 1.5 MiB",
