@@ -51,7 +51,6 @@ type cycle struct {
 	dryRun bool
 }
 
-// Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData { return &cycle{c.attempt, true} }
 
 // cycleOf returns the cycle of the pod.
@@ -98,7 +97,6 @@ func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	return nil, nil
 }
 
-// PreFilterExtensions implements fwk.PreFilterPlugin.
 func (p *plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
 // AddPod implements fwk.PreFilterExtensions. The NodeInfo in the call of Filter has the pod.
@@ -126,7 +124,6 @@ func (p *plugin) tableOf(view *snapshot.View, infos []fwk.NodeInfo) *infoTable {
 	return p.infos
 }
 
-// Filter implements fwk.FilterPlugin.
 func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil {
@@ -218,7 +215,6 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 	return differ, nil
 }
 
-// Score implements fwk.ScorePlugin.
 func (p *plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c, err := cycleOf(state)
 	if err != nil {

@@ -83,7 +83,6 @@ func newPlugin(p *process, a arguments, handle fwk.Handle) *plugin {
 	return made
 }
 
-// Name implements fwk.Plugin.
 func (p *plugin) Name() string { return Name }
 
 // profile returns the profile and its engine as they are now; a reload may have removed the

@@ -59,7 +59,6 @@ func (a *Awaited) end(key string) {
 	delete(a.since, key)
 }
 
-// bindingPod is a pod for which Bind is called.
 type bindingPod struct {
 	calls int
 	ended chan struct{} // closed when the last of the calls has ended

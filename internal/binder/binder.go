@@ -169,7 +169,6 @@ func (b *Binder) Reserve(ctx context.Context, pod *corev1.Pod, target Target) (e
 	return p.held, next.Err
 }
 
-// do performs a task of the protocol.
 func (b *Binder) do(ctx context.Context, p Protocol, t Task) Result {
 	namespace, name, uid := p.pod.Namespace, p.pod.Name, p.pod.UID
 	switch limit := touchTimeout; t.Action {

@@ -69,14 +69,12 @@ var (
 	lastEventDesc  = feedDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource; after more than two minutes, the API server does not respond.")
 )
 
-// Describe implements prometheus.Collector.
 func (feedMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{syncedDesc, unreadableDesc, lastEventDesc} {
 		to <- desc
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (m feedMetrics) Collect(to chan<- prometheus.Metric) {
 	for _, f := range *m.cluster.feeds.Load() {
 		gauge := func(desc *prometheus.Desc, value float64) {

@@ -228,7 +228,6 @@ func (c *Cycle) prepare(ctx context.Context) error {
 // always is the Filter that rejects every node.
 type always policy.Verdict
 
-// Filter implements policy.Filter.
 func (a always) Filter(*snapshot.Node) policy.Verdict { return policy.Verdict(a) }
 
 // add adds the methods of the cycle of a member.

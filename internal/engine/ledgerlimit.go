@@ -33,7 +33,6 @@ type ledgerLimit struct {
 	pools []*snapshot.Ledger
 }
 
-// Filter implements policy.Filter.
 func (l *ledgerLimit) Filter(n *snapshot.Node) policy.Verdict {
 	if l.filter != nil {
 		if v := l.filter.Filter(n); !v.Fits() {
@@ -84,7 +83,6 @@ func (l *ledgerLimit) leaving(n *snapshot.Node, pool *snapshot.Ledger) int {
 	return sum
 }
 
-// Explain implements policy.Explainer.
 func (l *ledgerLimit) Explain(n *snapshot.Node) (lines []string) {
 	if l.explainer != nil {
 		lines = l.explainer.Explain(n)

@@ -99,7 +99,6 @@ func (o *Object) summarize() {
 	}
 }
 
-// DeepCopyObject implements runtime.Object.
 func (o *Object) DeepCopyObject() runtime.Object {
 	next := *o
 	o.ObjectMeta.DeepCopyInto(&next.ObjectMeta)
@@ -107,7 +106,6 @@ func (o *Object) DeepCopyObject() runtime.Object {
 	return &next
 }
 
-// DeepCopyObject implements runtime.Object.
 func (l *ObjectList) DeepCopyObject() runtime.Object {
 	next := *l
 	l.ListMeta.DeepCopyInto(&next.ListMeta)

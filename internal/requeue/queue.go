@@ -75,7 +75,6 @@ func nodesOf(req engine.Request, unknown []string) nodes {
 	return n
 }
 
-// len returns how many nodes there are.
 func (n nodes) len() int {
 	count := len(n.names)
 	for _, row := range n.rows {

@@ -168,7 +168,6 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *dec
 	}
 }
 
-// update reads or changes the queue.
 func (r *Requeuer) update(change func(*queue)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// request is what a pod requests.
 type request struct {
 	refused *policy.Reason // why no node can serve the request; nil: some can
 	memory  int64          // of all GPUs together, divisible by gpus; 0: whole GPUs

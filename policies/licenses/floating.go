@@ -203,12 +203,3 @@ func (s *floatingSeats) sum(counts func(*holder) bool) (seats int64) {
 	}
 	return seats
 }
-
-// byNode returns the sums of the seats by the node to which their holders are bound.
-func (s *floatingSeats) byNode() map[string]int64 {
-	sums := map[string]int64{}
-	for _, h := range s.holders {
-		sums[h.node] = snapshot.AddAmounts(sums[h.node], h.Amount)
-	}
-	return sums
-}

@@ -98,7 +98,10 @@ func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 				e.verdict = e.floating.evaluate(n, pod.Namespace)
 			}
 			if e.verdict.Reason == noFreeSeat {
-				e.onNodes = e.floating.byNode()
+				e.onNodes = map[string]int64{}
+				for _, h := range e.floating.holders {
+					e.onNodes[h.node] = snapshot.AddAmounts(e.onNodes[h.node], h.Amount)
+				}
 			}
 		}
 		c.needs = append(c.needs, e)
@@ -109,7 +112,6 @@ func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 	return c, nil
 }
 
-// signed is a cycle with a signature.
 type signed struct {
 	*cycle
 	signature string

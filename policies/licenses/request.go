@@ -12,7 +12,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// need is what a pod requests of one feature.
 type need struct {
 	feature *feature
 	seats   int64 // 1 or more

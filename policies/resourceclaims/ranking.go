@@ -76,7 +76,6 @@ func alike(a, b *snapshot.Node) bool {
 		slices.EqualFunc(a.DevicePools(), b.DevicePools(), samePool)
 }
 
-// Of implements strategy.Shapes.
 func (s *shapes) Of(e snapshot.PodEvent) (placement.Shape, bool) {
 	own := strategy.ShapeOf(e.Pod)
 	if len(e.Claims) == 0 {

@@ -99,7 +99,6 @@ func (c *compiler) largest(variable string) (text, elements uint64) {
 	return snapshot.MaxNode, snapshot.MaxNode / 16
 }
 
-// EstimateSize implements checker.CostEstimator.
 func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	variable := ""
 	if path := node.Path(); len(path) > 0 {

@@ -380,7 +380,6 @@ type nodeVariables struct {
 	node  *snapshot.Node
 }
 
-// ResolveName implements cel.Activation.
 func (v *nodeVariables) ResolveName(name string) (any, bool) {
 	if name == "" || name[0] != '@' {
 		return nil, false

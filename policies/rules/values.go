@@ -19,7 +19,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// NativeToValue implements types.Adapter.
 func (s *schema) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case ref.Val:

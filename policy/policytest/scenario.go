@@ -50,8 +50,7 @@ import (
 // want.txt can say that the policy does not concern the pod, or contain an error.
 //
 // RunScenarios also checks every scenario as [Run] does. With the environment variable
-// POLICYTEST_UPDATE=1 it rewrites the files to the decisions of the policy. It is no flag, so that
-// the test can have any flags.
+// POLICYTEST_UPDATE=1 it rewrites the files to the decisions of the policy.
 func RunScenarios(t *testing.T, kind policy.Type, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

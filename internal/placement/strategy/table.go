@@ -68,7 +68,6 @@ func (ts *tables) put(t *table) {
 	ts.all = slices.Delete(ts.all, min(most, len(ts.all)), len(ts.all))
 }
 
-// ScoreRows implements policy.ScoreRows.
 func (r *Ranking) ScoreRows(rows []int32, scores []int64) {
 	ranker, view := r.state.ranker, r.state.view
 	t := ranker.tables.take(r.shape)
