@@ -43,6 +43,9 @@ type nodeCache struct {
 	// rejections are the outcomes after firstRejection, without nodes. There are any only if all
 	// filters have a signature: otherwise the node may be rejected for an earlier reason.
 	rejections tally
+	// preemptible are the outcomes of nodes without all pods whose priority is lower than this.
+	preemptible []uint8
+	priority    int32
 }
 
 // The outcomes of a node by the filters with a signature.
@@ -143,6 +146,7 @@ func (cs *nodeCaches) take(signature []byte, rows, slots int) *nodeCache {
 	}
 	c.versions = grown(c.versions, rows)
 	c.outcomes = grown(c.outcomes, rows)
+	c.preemptible = grown(c.preemptible, rows)
 	for i := range c.scores {
 		c.scores[i] = grown(c.scores[i], rows)
 	}
@@ -184,7 +188,7 @@ func (cs *nodeCaches) put(c *nodeCache) {
 }
 
 func (c *nodeCache) bytes() int {
-	return len(c.signature) + len(c.versions)*8 + len(c.outcomes) + len(c.versions)*4*len(c.scores)
+	return len(c.signature) + len(c.versions)*8 + len(c.outcomes) + len(c.preemptible) + len(c.versions)*4*len(c.scores)
 }
 
 // refresh makes the row be about the node with the version.
@@ -192,7 +196,7 @@ func (c *nodeCache) refresh(row int, version uint64) {
 	if c.versions[row] == version {
 		return
 	}
-	c.versions[row], c.outcomes[row] = version, unknownOutcome
+	c.versions[row], c.outcomes[row], c.preemptible[row] = version, unknownOutcome, unknownOutcome
 	for _, scores := range c.scores {
 		scores[row] = unknownScore
 	}

@@ -57,6 +57,8 @@
 // the evaluation as soon as one candidate with victims is found: those not evaluated by then are
 // dropped.
 //
+// If no node fits, [Cycle.MarkUnresolvable] says on which nodes preemption cannot help.
+//
 // # Nominated pods
 //
 // kube-scheduler nominates the pod for which it evicts others to their node. Until that pod is

@@ -55,8 +55,10 @@ type crowded struct {
 	nominated []*corev1.Pod
 }
 
-func (w *crowded) view(gone ...types.UID) *snapshot.View {
-	var b snapshot.Builder
+func (w *crowded) view(gone ...types.UID) *snapshot.View { return w.builder(gone...).View() }
+
+func (w *crowded) builder(gone ...types.UID) *snapshot.Builder {
+	b := new(snapshot.Builder)
 	for _, n := range w.nodes {
 		b.SetNode(n)
 	}
@@ -68,7 +70,7 @@ func (w *crowded) view(gone ...types.UID) *snapshot.View {
 	for _, pod := range w.nominated {
 		b.SetPod(pod)
 	}
-	return b.View()
+	return b
 }
 
 // fits reports whether the pod fits on the first node when these pods have ended.

@@ -38,6 +38,14 @@ func TestPreemptCandidatesWithoutVictims(t *testing.T) {
 	}
 	s := serve(t, &fakeCluster{view: view(nodes, onNode("a", "full", 1), onNode("b", "free", 1), onNode("c", "important", 10))})
 	const pod = `{"metadata":{"namespace":"default","name":"p","uid":"uid-p"},"spec":{"priority":10,"containers":[]}}`
+	// If no node fits, filter says on which nodes evictions help, so that kube-scheduler proposes no others.
+	filtered := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", `{"Pod":`+pod+`,"NodeNames":["full","important","wrong","new"]}`))
+	if diff := cmp.Diff(extenderv1.ExtenderFilterResult{
+		NodeNames: names(), FailedNodes: extenderv1.FailedNodesMap{"full": noRoom.Text, "new": engine.NodeUnknown.Text},
+		FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"important": noRoom.Text, "wrong": wrongOne.Text},
+	}, filtered); diff != "" {
+		t.Errorf("filter (-want +got):\n%s", diff)
+	}
 	full := map[string][]string{"full": {"uid-a"}}
 	for _, tt := range []struct {
 		candidates string

@@ -182,7 +182,8 @@ func (d *differential) checkFilter(t tester, args extenderv1.ExtenderArgs, got e
 	for _, r := range want.Rejected {
 		name := (*args.NodeNames)[r.Index]
 		in := got.FailedNodes
-		if r.Unresolvable {
+		// Evicting pods does not help: all have the same priority.
+		if r.Unresolvable || len(kept) == 0 && r.Reason != engine.NodeUnknown {
 			in = got.FailedAndUnresolvableNodes
 		}
 		if in[name] != r.Reason.Text {

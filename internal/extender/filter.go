@@ -28,6 +28,9 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 		}
 		return err
 	}
+	if c.cycle != nil && c.record.Fit == 0 {
+		c.cycle.MarkUnresolvable(ctx, req.Nodes, c.result.Rejected)
+	}
 	c.failures = c.failures[:0]
 	// A shortlist keeps the response short.
 	if c.record.Returned == c.record.Fit || c.record.Fit == 0 {

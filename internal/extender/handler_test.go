@@ -307,8 +307,7 @@ func TestShortlistReturnsTheBestOnly(t *testing.T) {
 	// If no node fits, every node still has its reason.
 	answer = s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("wrong", "full")}))
 	want := extenderv1.ExtenderFilterResult{
-		NodeNames: names(), FailedNodes: extenderv1.FailedNodesMap{"full": noRoom.Text},
-		FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"wrong": wrongOne.Text},
+		NodeNames: names(), FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"full": noRoom.Text, "wrong": wrongOne.Text},
 	}
 	if diff := cmp.Diff(want, decode[extenderv1.ExtenderFilterResult](t, answer)); diff != "" {
 		t.Error(diff)

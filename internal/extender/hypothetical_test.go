@@ -37,7 +37,7 @@ func TestHypotheticalNodesAreEmpty(t *testing.T) {
 		t.Errorf("the record has nodes that do not exist: %+v", records[0])
 	}
 	args := extenderv1.ExtenderArgs{Pod: sharing("p", 0, 1), Nodes: &corev1.NodeList{Items: []corev1.Node{*original}}}
-	if got := decode[extenderv1.ExtenderFilterResult](t, full.post(t, "filter", encode(t, args))); len(got.FailedNodes) != 1 {
+	if got := decode[extenderv1.ExtenderFilterResult](t, full.post(t, "filter", encode(t, args))); len(got.FailedAndUnresolvableNodes) != 1 {
 		t.Errorf("the node that exists: got %+v", got)
 	}
 }
