@@ -41,7 +41,7 @@ func (o *auditOptions) run(ctx context.Context, cluster config.ClientConnection,
 	in := audit.Input{Grace: auditGrace}
 	if o.config != "" {
 		types.Unserved = true // it may be that of the plugin
-		c, _, err := readConfig(o.config, types)
+		c, err := readConfig(o.config, nil, types)
 		if err != nil {
 			return nil, err
 		}

@@ -51,7 +51,7 @@ func (o *wiringOptions) input(ctx context.Context, file string, stdin io.Reader,
 	}
 	if file != "" {
 		types.Unserved = types.Unserved || o.scheduler != "" && in.PluginOnly()
-		if in.Config, _, err = readConfig(file, types); err != nil {
+		if in.Config, err = readConfig(file, stdin, types); err != nil {
 			return in, err
 		}
 	}

@@ -96,18 +96,21 @@ func missing(cmd *cobra.Command, flag string) error {
 const standardInput = "standard input"
 
 // readConfig reads a configuration of Outboard, which may be in a ConfigMap, for a command that
-// needs it for its work. So it is no finding that it is not valid.
-func readConfig(file string, types config.Types) (c *config.Config, data []byte, err error) {
-	if data, err = os.ReadFile(file); err != nil {
-		return nil, nil, fmt.Errorf("configuration file: %w", err)
+// needs it for its work. So it is no finding that it is not valid. The file and stdin are those of
+// readInput.
+func readConfig(file string, stdin io.Reader, types config.Types) (*config.Config, error) {
+	name, data, err := readInput(file, stdin)
+	if err != nil {
+		return nil, fmt.Errorf("configuration file: %w", err)
 	}
-	c, err = config.ParseManifest(file, data, types)
-	return c, data, service.Listed(err)
+	c, err := config.ParseManifest(name, data, types)
+	return c, service.Listed(err)
 }
 
-// readInput reads a file, or standard input if the file is "-". name is what errors call it.
+// readInput reads a file, or standard input if the file is "-" and stdin is not nil. name is what
+// errors call it.
 func readInput(file string, stdin io.Reader) (name string, data []byte, err error) {
-	if file == "-" {
+	if file == "-" && stdin != nil {
 		data, err = io.ReadAll(stdin)
 		return standardInput, data, err
 	}

@@ -17,16 +17,16 @@ import (
 
 type schedulerConfigOptions struct {
 	wiring.Options
-	config, from, topology, dir string
+	file, from, topology, dir string
 }
 
 func setupSchedulerCommand(types config.Types) *cobra.Command {
 	var o schedulerConfigOptions
 	cmd := &cobra.Command{
-		Use:   "scheduler",
+		Use:   "scheduler [FILE]",
 		Short: "Print kube-scheduler's configuration for a configuration file",
-		Long: `Print the KubeSchedulerConfiguration by which kube-scheduler calls the profiles of a
-configuration file, with comments. Profiles with managed resources, and profiles whose policies
+		Long: `Print the KubeSchedulerConfiguration by which kube-scheduler calls the profiles of the
+configuration FILE, with comments; - is standard input. Profiles with managed resources, and profiles whose policies
 allocate resources, get a strict extender: their pods stay pending while Outboard does not
 respond. All others get a soft one, which is ignorable.
 
@@ -43,12 +43,13 @@ own in --outboard-namespace, wherever it runs.
 
 --from converts the extenders of a Policy of kube-scheduler 1.22 and earlier instead, and reports
 what it leaves out.`,
-		Example: `  outboard setup scheduler --config outboard.yaml
-  outboard setup scheduler --config outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
+		Example: `  outboard setup scheduler outboard.yaml
+  outboard setup scheduler outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
   outboard setup scheduler --from policy.json > scheduler.yaml
   outboard setup scheduler --from policy.json --scheduler-name extended-scheduler > scheduler.yaml`,
-		Args: positional(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: positional("[FILE]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.file = strings.Join(args, "")
 			if err := o.checkFlags(cmd.Flags().Changed); err != nil {
 				return err
 			}
@@ -58,11 +59,10 @@ what it leaves out.`,
 				}
 				return o.migrate(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
-			return o.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), types)
+			return o.print(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), types)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard")
 	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML, alone or in a manifest; - is standard input")
 	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
 	complete(cmd, "for", cobra.FixedCompletions(topologies(), cobra.ShellCompDirectiveNoFileComp))
@@ -88,14 +88,16 @@ func topologies() (words []string) {
 // checkFlags returns an error if flags do not go together.
 func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) error {
 	switch {
-	case o.config == "" && o.from == "":
-		return errors.New("--config or --from is missing: --config names the configuration file of Outboard, and --from a Policy to convert")
+	case o.file == "" && o.from == "":
+		return errors.New("FILE or --from is missing: FILE is the configuration file of Outboard, and --from names a Policy to convert")
+	case o.file != "" && o.from != "":
+		return errors.New("FILE does not go with --from, which converts a Policy")
 	case o.from == "":
 		return nil
 	}
-	for _, other := range []string{"config", "for", "url", "certificate-dir", "scheduler-kubeconfig", "profile", "strict", "dir"} {
+	for _, other := range []string{"for", "url", "certificate-dir", "scheduler-kubeconfig", "profile", "strict", "dir"} {
 		if changed(other) {
-			return fmt.Errorf("--%s does not go with --from, which keeps the extenders of the Policy: convert the Policy without --%[1]s, or print a file for Outboard with --config", other)
+			return fmt.Errorf("--%s does not go with --from, which keeps the extenders of the Policy: convert the Policy without --%[1]s, or print a file for a configuration of Outboard, FILE", other)
 		}
 	}
 	return nil
@@ -103,7 +105,7 @@ func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) erro
 
 // print writes the configuration for kube-scheduler to out, or to the directory, and to notes what
 // the user still has to do.
-func (o *schedulerConfigOptions) print(out, notes io.Writer, types config.Types) error {
+func (o *schedulerConfigOptions) print(in io.Reader, out, notes io.Writer, types config.Types) error {
 	if o.topology != "" {
 		if err := oneOf("for", o.topology, topologies()...); err != nil {
 			return err
@@ -113,7 +115,7 @@ func (o *schedulerConfigOptions) print(out, notes io.Writer, types config.Types)
 	if o.For == wiring.Kubeadm && o.dir == "" {
 		return errors.New("--for kubeadm writes several files: give a directory with --dir")
 	}
-	c, _, err := readConfig(o.config, types)
+	c, err := readConfig(o.file, in, types)
 	if err != nil {
 		return err
 	}

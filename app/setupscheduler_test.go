@@ -26,30 +26,30 @@ func TestSchedulerConfig(t *testing.T) {
 		args []string
 		want []string // in the output, or in the error
 	}{
-		{"extenders", []string{"--config", config}, []string{"urlPrefix: http://127.0.0.1:8888\n", "bindVerb: bind\n", "ignorable: false\n"}},
-		{"a Service", []string{"--config", config, "--for", "service"}, []string{"note: serving.address is 127.0.0.1:8888, a loopback address", "urlPrefix: https://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
-		{"a Service before a loopback address", []string{"--config", secure, "--for", "service"},
+		{"extenders", []string{config}, []string{"urlPrefix: http://127.0.0.1:8888\n", "bindVerb: bind\n", "ignorable: false\n"}},
+		{"a Service", []string{config, "--for", "service"}, []string{"note: serving.address is 127.0.0.1:8888, a loopback address", "urlPrefix: https://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
+		{"a Service before a loopback address", []string{secure, "--for", "service"},
 			[]string{"serving.address is 127.0.0.1:8443, a loopback address, which only callers on the same machine or in the same pod reach: set serving.address: 0.0.0.0:8443"}},
 		{"converted, with notes", []string{"--from", policy}, []string{"alwaysCheckAllPredicates: left out", "enableHTTPS: true\n"}},
-		{"no file", nil, []string{"--config or --from is missing"}},
-		{"both files", []string{"--config", config, "--from", policy}, []string{"--config does not go with --from"}},
+		{"no file", nil, []string{"FILE or --from is missing"}},
+		{"both files", []string{config, "--from", policy}, []string{"FILE does not go with --from"}},
 		{"a URL for a Policy", []string{"--from", policy, "--url", "http://a"}, []string{"--url does not go with --from, which keeps the extenders of the Policy: convert the Policy without --url"}},
-		{"a second scheduler at a NodePort", []string{"--config", config, "--for", "nodeport", "--scheduler-name", "extended-scheduler"},
+		{"a second scheduler at a NodePort", []string{config, "--for", "nodeport", "--scheduler-name", "extended-scheduler"},
 			[]string{"urlPrefix: https://127.0.0.1:32766\n", "schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: outboard-system\n"}},
-		{"a second scheduler at a URL", []string{"--config", config, "--url", "http://localhost:30036", "--scheduler-name", "extended-scheduler", "--outboard-namespace", "kube-system"},
+		{"a second scheduler at a URL", []string{config, "--url", "http://localhost:30036", "--scheduler-name", "extended-scheduler", "--outboard-namespace", "kube-system"},
 			[]string{"urlPrefix: http://localhost:30036\n", "schedulerName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
 		{"a second scheduler with a Policy", []string{"--from", policy, "--scheduler-name", "extended-scheduler", "--outboard-namespace", "kube-system"},
 			[]string{"schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
 		{"a second scheduler with a Policy and the default lease", []string{"--from", policy, "--scheduler-name", "extended-scheduler"},
 			[]string{"leaderElection:\n  leaderElect: true\n  resourceName: extended-scheduler\nprofiles:\n"}},
-		{"a kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "/etc/scheduler.conf"}, []string{"clientConnection:\n  kubeconfig: /etc/scheduler.conf\n"}},
-		{"a relative kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "scheduler.conf"}, []string{"must be an absolute path"}},
+		{"a kubeconfig", []string{config, "--scheduler-kubeconfig", "/etc/scheduler.conf"}, []string{"clientConnection:\n  kubeconfig: /etc/scheduler.conf\n"}},
+		{"a relative kubeconfig", []string{config, "--scheduler-kubeconfig", "scheduler.conf"}, []string{"must be an absolute path"}},
 		{"an invalid name with a Policy", []string{"--from", policy, "--scheduler-name", "GPU_scheduler"}, []string{"it is also the name of a lease"}},
-		{"a name for the cluster's own", []string{"--config", config, "--for", "kubeadm", "--url", "https://10.96.0.20", "--dir", "x", "--scheduler-name", "a"},
+		{"a name for the cluster's own", []string{config, "--for", "kubeadm", "--url", "https://10.96.0.20", "--dir", "x", "--scheduler-name", "a"},
 			[]string{"leave out --scheduler-name, or run a second scheduler with --for service, sidecar or nodeport"}},
-		{"topology", []string{"--config", config, "--for", "kind"}, []string{`--for="kind": must be kubeadm, sidecar, service or nodeport`}},
-		{"several files", []string{"--config", config, "--for", "kubeadm"}, []string{"give a directory with --dir"}},
-		{"an invalid configuration", []string{"--config", file(t, header)}, []string{"the configuration is not valid:\n", "profiles"}},
+		{"topology", []string{config, "--for", "kind"}, []string{`--for="kind": must be kubeadm, sidecar, service or nodeport`}},
+		{"several files", []string{config, "--for", "kubeadm"}, []string{"give a directory with --dir"}},
+		{"an invalid configuration", []string{file(t, header)}, []string{"the configuration is not valid:\n", "profiles"}},
 		{"an invalid Policy", []string{"--from", file(t, "kind: Policy\nextenders: x\n")}, []string{"the Policy is not valid:\n", ":2: extenders: Invalid value"}},
 		{"no Policy", []string{"--from", filepath.Join(t.TempDir(), "none")}, []string{"no such file"}},
 	} {
@@ -70,7 +70,7 @@ func TestSchedulerConfig(t *testing.T) {
 func TestSchedulerConfigWritesFiles(t *testing.T) {
 	config := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	dir := filepath.Join(t.TempDir(), "wiring")
-	out, err := execute(t, "setup", "scheduler", "--config", config, "--for", "kubeadm", "--dir", dir)
+	out, err := execute(t, "setup", "scheduler", config, "--for", "kubeadm", "--dir", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,19 +103,19 @@ func TestSchedulerConfigFitsTheCertificate(t *testing.T) {
 	anywhere := file(t, header+"serving: {address: ':8443', tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
 	address := file(t, header+"serving: {address: '10.0.0.5:8443', tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
 	for _, args := range [][]string{
-		{"--config", address},
-		{"--config", anywhere, "--url", "https://10.0.0.5"},
-		{"--config", anywhere, "--url", "https://10.0.0.5:8443"},
-		{"--config", anywhere, "--url", "https://[2001:db8::5]:8443"},
-		{"--config", anywhere, "--url", "https://[::1]:8443"},
-		{"--config", anywhere, "--url", "https://127.0.0.1:8443"},
-		{"--config", anywhere, "--url", "https://127.0.0.2:8443"},
-		{"--config", anywhere, "--url", "https://localhost:8443", "--scheduler-name", "a"},
-		{"--config", anywhere, "--for", "nodeport", "--scheduler-name", "a"},
-		{"--config", anywhere, "--for", "nodeport", "--url", "https://10.0.0.5:32766"},
-		{"--config", anywhere, "--for", "service"},
-		{"--config", anywhere, "--for", "service", "--url", "https://10.96.0.20"},
-		{"--config", anywhere, "--for", "sidecar"},
+		{address},
+		{anywhere, "--url", "https://10.0.0.5"},
+		{anywhere, "--url", "https://10.0.0.5:8443"},
+		{anywhere, "--url", "https://[2001:db8::5]:8443"},
+		{anywhere, "--url", "https://[::1]:8443"},
+		{anywhere, "--url", "https://127.0.0.1:8443"},
+		{anywhere, "--url", "https://127.0.0.2:8443"},
+		{anywhere, "--url", "https://localhost:8443", "--scheduler-name", "a"},
+		{anywhere, "--for", "nodeport", "--scheduler-name", "a"},
+		{anywhere, "--for", "nodeport", "--url", "https://10.0.0.5:32766"},
+		{anywhere, "--for", "service"},
+		{anywhere, "--for", "service", "--url", "https://10.96.0.20"},
+		{anywhere, "--for", "sidecar"},
 	} {
 		out, err := execute(t, append([]string{"setup", "scheduler", "--outboard-namespace", "sched"}, args...)...)
 		if err != nil {

@@ -250,7 +250,7 @@ func namesOf(files []string) []string {
 // configure sets the extenders of the world, and the policies that allocate resources, to those of
 // the configuration. It returns notes about what in the configuration is not simulated.
 func (o *simulateOptions) configure(w *simulate.World, file string) (notes []string, err error) {
-	c, _, err := readConfig(file, o.types)
+	c, err := readConfig(file, nil, o.types)
 	if err != nil {
 		return nil, err
 	}

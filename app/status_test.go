@@ -105,8 +105,8 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		"outboard setup":       {good: []string{"--help"}, failed: []string{"", "nonsense"}},
 		"outboard setup certs": {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --renew --add-ca"}},
 		"outboard setup scheduler": {
-			good:   []string{"--config " + good, "--from " + old},
-			failed: []string{"", "--config " + bad, "--config /nowhere.yaml", "--from " + good, "--config " + good + " --for moon"},
+			good:   []string{good, "--from " + old},
+			failed: []string{"", bad, "/nowhere.yaml", "--from " + good, good + " --for moon"},
 		},
 		"outboard serve":                 {good: []string{"--print-config --config " + good}, failed: []string{"", "--config " + bad, "--config /nowhere.yaml"}},
 		"outboard simulate":              {good: []string{nodes}, failed: []string{"", "/nowhere.yaml", nodes + " --config " + bad}},

@@ -136,7 +136,7 @@ func (p *play) startOutboard(ctx context.Context, a *arm) (string, error) {
 	if a.claims {
 		// The entry is the one that users get, except that kube-scheduler waits as long as with the
 		// other arms: this machine may be busy.
-		entry, err := exec.CommandContext(ctx, p.Binary(), "setup", "scheduler", "--config", p.outboard.ConfigFile).Output()
+		entry, err := exec.CommandContext(ctx, p.Binary(), "setup", "scheduler", p.outboard.ConfigFile).Output()
 		if err != nil {
 			return "", fmt.Errorf("setup scheduler: %w", err)
 		}

@@ -130,7 +130,7 @@ func (s *scene) prepare(ctx context.Context) error {
 	if s.outboard, err = s.StartOutboard(ctx, outboardConfig); err != nil {
 		return err
 	}
-	printed, err := s.command(ctx, "setup", "scheduler", "--config", s.outboard.ConfigFile, "--url", s.outboard.URL, "--certificate-dir", filepath.Dir(s.outboard.CAFile))
+	printed, err := s.command(ctx, "setup", "scheduler", s.outboard.ConfigFile, "--url", s.outboard.URL, "--certificate-dir", filepath.Dir(s.outboard.CAFile))
 	if err != nil {
 		return err
 	}

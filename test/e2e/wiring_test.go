@@ -98,7 +98,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: lease}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:kube-scheduler"}]
 `), "-f", "-")
 	o := th.Outboard(gpusAndImages)
-	th.Scheduler(th.Command("setup", "scheduler", "--config", o.ConfigFile, "--for", "sidecar", "--url", o.URL, "--certificate-dir", certificatesAs(t, o, "tls.crt", "tls.key")))
+	th.Scheduler(th.Command("setup", "scheduler", o.ConfigFile, "--for", "sidecar", "--url", o.URL, "--certificate-dir", certificatesAs(t, o, "tls.crt", "tls.key")))
 	callVerbs(th, o, "outboard-scheduler")
 }
 
@@ -155,7 +155,7 @@ func TestSchedulerConfigOfKubeadm(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	th.Command("setup", "scheduler", "--config", o.ConfigFile, "--for", "kubeadm", "--url", o.URL, "--dir", dir)
+	th.Command("setup", "scheduler", o.ConfigFile, "--for", "kubeadm", "--url", o.URL, "--dir", dir)
 	config, err := os.ReadFile(filepath.Join(dir, "scheduler.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ kind: OutboardConfiguration
 serving: {tls: {certFile: %q, keyFile: %q, clientCAFile: %q}}
 profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
 `, file("server.crt"), file("server.key"), file("ca.crt")))
-	config := th.Command("setup", "scheduler", "--config", o.ConfigFile, "--url", o.URL, "--certificate-dir", dir, "--strict")
+	config := th.Command("setup", "scheduler", o.ConfigFile, "--url", o.URL, "--certificate-dir", dir, "--strict")
 	scheduler, calls := th.Scheduler(config), &load{Theater: th, outboard: o, failed: make(chan error, 1)}
 	calls.start(4)
 	t.Cleanup(func() { calls.stop() })
