@@ -81,10 +81,7 @@ audit has findings other than notes. It is 2 if no replica responds.`,
 			if err != nil {
 				return err
 			}
-			report, differing := replicas.MostCommon(responses)
-			for _, replica := range differing {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: replica %s reports other GPUs or pods: it is binding a pod, or cannot read the API server\n", cmd.Root().Name(), replica)
-			}
+			report := responses[0].Value
 			err = output.write(cmd.OutOrStdout(), inJSON(report), func(w io.Writer) error { return report.text(w) })
 			if err == nil && report.Error != "" {
 				return errFindings

@@ -2,7 +2,6 @@ package replicas
 
 import (
 	"cmp"
-	"reflect"
 	"slices"
 
 	"outboard.dev/outboard/internal/decision"
@@ -57,24 +56,4 @@ func knows(d *explain.Document) int {
 		return 1
 	}
 	return 0
-}
-
-// MostCommon returns the value that most replicas respond, of which there is at least one, and the
-// names of the replicas that respond another one.
-func MostCommon[T any](responses []Response[T]) (value T, differing []string) {
-	others := func(than T) (names []string) {
-		for _, r := range responses {
-			if !reflect.DeepEqual(r.Value, than) {
-				names = append(names, r.Replica)
-			}
-		}
-		return names
-	}
-	value, differing = responses[0].Value, others(responses[0].Value)
-	for _, r := range responses[1:] {
-		if names := others(r.Value); len(names) < len(differing) {
-			value, differing = r.Value, names
-		}
-	}
-	return value, differing
 }

@@ -92,24 +92,3 @@ func TestExplanation(t *testing.T) {
 		}
 	}
 }
-
-func TestMostCommon(t *testing.T) {
-	for values, want := range map[string]struct {
-		value     string
-		differing []string
-	}{
-		"x":   {"x", nil},
-		"xx":  {"x", nil},
-		"xy":  {"x", []string{"b"}},
-		"xyy": {"y", []string{"a"}},
-		"xyz": {"x", []string{"b", "c"}},
-	} {
-		var responses []replicas.Response[string]
-		for i := range values {
-			responses = append(responses, replicas.Response[string]{Replica: string(rune('a' + i)), Value: values[i : i+1]})
-		}
-		if value, differing := replicas.MostCommon(responses); value != want.value || !slices.Equal(differing, want.differing) {
-			t.Errorf("%s: got %s, and %q differ, want %s and %q", values, value, differing, want.value, want.differing)
-		}
-	}
-}

@@ -10,16 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/ui"
-	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -150,55 +146,4 @@ func processorTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-// BenchmarkClaimsHeld is the same for the holders of DRA devices: 8 on each node, of which ResourceClaims have 30,000.
-func BenchmarkClaimsHeld(b *testing.B) {
-	w := newWorld(b)
-	var err error
-	w.config, err = config.Parse("f", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, serving: {insecure: true}, profiles: [{policies: [{type: ResourceClaims}]}]}"), config.Types{Policies: standard.Types()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	memory := resource.MustParse("80Gi")
-	for i := range largeNodes {
-		name := nodeName(i)
-		w.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
-		s.Spec = resourcev1.ResourceSliceSpec{Driver: "gpu.nvidia.com", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, Generation: 1, ResourceSliceCount: 1}}
-		for gpu := range 8 {
-			s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: fmt.Sprint("gpu-", gpu), Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: memory}}})
-		}
-		w.builder.SetResourceSlice(s)
-	}
-	allocation := func(i, round int) {
-		name, node := fmt.Sprintf("train-%05d-x7k2p", i), nodeName(i%largeNodes)
-		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
-		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
-			{Request: "r", Driver: "gpu.nvidia.com", Pool: node, Device: fmt.Sprint("gpu-", (i/largeNodes+round)%8)},
-		}}}
-		w.builder.SetResourceClaim(c)
-		w.builder.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("pod " + name)}, Spec: corev1.PodSpec{
-			NodeName: node, ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &name}},
-		}})
-	}
-	for i := range largeBound {
-		allocation(i, 0)
-	}
-	w.view = w.builder.View()
-	handlers, round, took := ui.Handlers(w.source()), 0, time.Duration(0)
-	get(b, handlers, ui.HeldPath, "Accept-Encoding", "gzip")
-	for b.Loop() {
-		b.StopTimer()
-		round++
-		for i := range changedAtOnce {
-			allocation((round*changedAtOnce+i)%largeBound, round)
-		}
-		w.view = w.builder.View()
-		began := processorTime(b)
-		b.StartTimer()
-		get(b, handlers, ui.HeldPath, "Accept-Encoding", "gzip")
-		took += processorTime(b) - began
-	}
-	b.ReportMetric(took.Seconds()*1000/float64(b.N), "processor-ms/op")
 }

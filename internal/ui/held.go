@@ -2,12 +2,10 @@ package ui
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,9 +20,6 @@ import (
 type holders struct {
 	config *config.Config
 	nodes  *snapshot.Fact[nodeHolders]
-
-	mu     sync.Mutex
-	claims map[unitsKey]deviceRows // of the latest request about all nodes: see BenchmarkClaimsHeld
 }
 
 // nodeHolders are the holders of one node.
@@ -113,9 +108,7 @@ func (h *holders) held(s *Source, q url.Values) Held {
 	for _, n := range nodes {
 		add(h.nodes.Of(n).rows)
 	}
-	for rows := range h.devices(view, selected.node) {
-		add(rows)
-	}
+	add(h.devices(view, selected.node))
 	by := q.Get("by")
 	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
 		rows := byResource[resource]
@@ -135,51 +128,26 @@ func (h *holders) held(s *Source, q url.Values) Held {
 	return all
 }
 
-// deviceRows are the rows for the ResourceClaims of a node with these units. A changed node has
-// other units.
-type deviceRows struct {
-	units *policy.Unit // the first one
-	rows  []HeldRow
-}
-
-// unitsKey identifies the units of one resource on one node.
-type unitsKey struct{ resource, node string }
-
-// devices yields the rows for ResourceClaims, node by node: of the node, or of all if that is "".
-// These claims are in no ledger.
-func (h *holders) devices(view *snapshot.View, node string) iter.Seq[[]HeldRow] {
-	return func(yield func([]HeldRow) bool) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		kept := make(map[unitsKey]deviceRows, len(h.claims))
-		for lister := range listers(h.config) {
-			if !listsDevices(lister) {
+// devices returns the rows for ResourceClaims on the node, or on all if that is "". These claims are
+// in no ledger.
+func (h *holders) devices(view *snapshot.View, node string) (rows []HeldRow) {
+	known := map[[2]string]bool{}
+	for lister := range listers(h.config) {
+		if !listsDevices(lister) {
+			continue
+		}
+		list := lister.Units(view)
+		for i := range list.Nodes {
+			n := &list.Nodes[i]
+			key := [2]string{string(list.Resource), n.Node}
+			if node != "" && n.Node != node || known[key] { // two policies have the same devices
 				continue
 			}
-			list := lister.Units(view)
-			for i := range list.Nodes {
-				n := &list.Nodes[i]
-				if node != "" && n.Node != node {
-					continue
-				}
-				key := unitsKey{string(list.Resource), n.Node}
-				if _, again := kept[key]; again { // two policies have the same devices
-					continue
-				}
-				of := h.claims[key]
-				if of.units != &n.Units[0] {
-					of = deviceRows{&n.Units[0], rowsOfDevices(string(list.Resource), n, view.Node(n.Node))}
-				}
-				kept[key] = of
-				if !yield(of.rows) {
-					return
-				}
-			}
-		}
-		if node == "" {
-			h.claims = kept
+			known[key] = true
+			rows = append(rows, rowsOfDevices(key[0], n, view.Node(n.Node))...)
 		}
 	}
+	return rows
 }
 
 func rowsOfDevices(resource string, units *policy.NodeUnits, n *snapshot.Node) (rows []HeldRow) {
