@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"outboard.dev/outboard/internal/replicas"
 )
 
 // adminVariable is the environment variable with the default of --admin.
@@ -39,7 +41,7 @@ func (a *adminAddress) failure(err error) error {
 	}
 	err = fmt.Errorf("calling the service at %s: %w", a.url(), request.Err)
 	if dial := (*net.OpError)(nil); errors.As(request.Err, &dial) && dial.Op == "dial" {
-		err = fmt.Errorf("%w: --admin must be the admin address of a running outboard serve; to reach one in a pod, use kubectl exec or kubectl port-forward", err)
+		err = fmt.Errorf("%w: %w: --admin must be the admin address of a running outboard serve; to reach one in a pod, use kubectl exec or kubectl port-forward", replicas.ErrNoResponse, err)
 	}
 	return err
 }

@@ -7,12 +7,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
@@ -52,7 +55,8 @@ from one service with --admin. If a replica does not respond, the command says w
 what the others know.
 
 The exit status is 1 if no replica knows the pod, if there is no node --node, or if a pod of
---file fits nowhere or is refused. It is 2 if no replica responds.`,
+--file fits nowhere or is refused. It is 2 if no replica responds: then the command shows
+POD's latest event FailedScheduling, if it can read events.`,
 		Example: `  outboard explain --all-namespaces
   outboard explain web-1
   outboard explain team/web-1 --node gpu-1 --output json
@@ -112,6 +116,9 @@ func (o *explainOptions) pod(cmd *cobra.Command, arg string) error {
 	responses, err := read(cmd, &o.service, func(ctx context.Context, client *http.Client, admin string) (*explain.Document, error) {
 		return explain.Fetch(ctx, client, admin, query)
 	})
+	if errors.Is(err, replicas.ErrNoResponse) {
+		return errors.Join(err, o.event(cmd.Context(), namespace, pod))
+	}
 	if err != nil {
 		return err
 	}
@@ -126,6 +133,28 @@ func (o *explainOptions) pod(cmd *cobra.Command, arg string) error {
 		return errFindings
 	}
 	return nil
+}
+
+// event returns the latest event FailedScheduling of the pod as an error; nil if it cannot be read.
+func (o *explainOptions) event(ctx context.Context, namespace, pod string) error {
+	api, err := readingClient(o.service.cluster.ClientConnection)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	events, err := api.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + pod + ",reason=FailedScheduling"})
+	if err != nil || len(events.Items) == 0 {
+		return nil
+	}
+	at := func(e corev1.Event) time.Time {
+		if e.Series != nil {
+			return e.Series.LastObservedTime.Time
+		}
+		return e.EventTime.Time
+	}
+	latest := slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return at(a).Compare(at(b)) })
+	return fmt.Errorf("the latest event of kube-scheduler about pod %s/%s, %s: %s", namespace, pod, at(latest).UTC().Format(time.RFC3339), latest.Message)
 }
 
 // podOf returns the namespace and the name of the pod that is named as POD or NAMESPACE/POD, or as

@@ -41,3 +41,32 @@ func TestWhyPodsWait(t *testing.T) {
 		admin.Close()
 	}
 }
+
+// While Outboard does not respond, explain shows the cause that kube-scheduler knows, if it can read
+// the cluster.
+func TestExplainWithoutOutboard(t *testing.T) {
+	const none = "outboard: no response of Outboard (docs/troubleshooting.md, Calls fail): "
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path != "/api/v1/namespaces/team/events" || r.URL.Query().Get("fieldSelector") != "involvedObject.kind=Pod,involvedObject.name=web-1,reason=FailedScheduling" {
+			_, _ = w.Write([]byte(`{"apiVersion": "v1", "kind": "List"}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"apiVersion": "v1", "kind": "EventList", "items": [
+			{"eventTime": "2026-05-01T12:00:00.000000Z", "series": {"lastObservedTime": "2026-05-01T12:30:00.000000Z"}, "message": "connection refused"},
+			{"eventTime": "2026-05-01T12:10:00.000000Z", "message": "an earlier cause"}]}`))
+	}))
+	defer api.Close()
+	cluster := file(t, "{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "+api.URL+"}}]}")
+	const event = "\nthe latest event of kube-scheduler about pod team/web-1, 2026-05-01T12:30:00Z: connection refused\n"
+	for args, want := range map[string]string{
+		"team/web-1 --admin 127.0.0.1:1 --kubeconfig " + cluster:    "kubectl port-forward" + event,
+		"team/web-1 --kubeconfig " + cluster:                        "--admin one service" + event,
+		"other/web-1 --admin 127.0.0.1:1 --kubeconfig " + cluster:   "kubectl port-forward\n",
+		"team/web-1 --admin 127.0.0.1:1 --kubeconfig /nowhere.conf": "kubectl port-forward\n",
+	} {
+		if status, output := statusOf(t, "explain "+args); status != statusFailed || !strings.HasPrefix(output, none) || !strings.HasSuffix(output, want) {
+			t.Errorf("explain %s: status %d\n%swant %q", args, status, output, want)
+		}
+	}
+}

@@ -69,7 +69,7 @@ func read[T any](cmd *cobra.Command, s *serviceFlags, fetch replicas.Fetch[T]) (
 		failures = append(failures, fmt.Errorf("replica %s: %s", f.Replica, replicas.Reason(f.Err)))
 	}
 	if len(responses) == 0 {
-		return nil, fmt.Errorf("no replica responds; --admin reads from one admin address instead, such as %s in a pod of Outboard:\n%w", defaultAdmin, errors.Join(failures...))
+		return nil, fmt.Errorf("%w; --admin reads from one admin address instead, such as %s in a pod of Outboard:\n%w", replicas.ErrNoResponse, defaultAdmin, errors.Join(failures...))
 	}
 	for _, err := range failures {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: no response of %v\n", cmd.Root().Name(), err)

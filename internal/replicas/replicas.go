@@ -45,6 +45,9 @@ type Replica struct {
 	down error
 }
 
+// ErrNoResponse is the error if there is no replica, or none responds.
+var ErrNoResponse = errors.New("no response of Outboard (docs/troubleshooting.md, Calls fail)")
+
 // Find lists the pods of Outboard in the namespace, by name, except those that have ended. It is an
 // error if there is none.
 func Find(ctx context.Context, config *rest.Config, namespace string) ([]Replica, error) {
@@ -78,7 +81,7 @@ func Find(ctx context.Context, config *rest.Config, namespace string) ([]Replica
 		found = append(found, r)
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("namespace %s has no pod of Outboard (with the label %s)", namespace, Selector)
+		return nil, fmt.Errorf("%w: namespace %s has no pod of Outboard (with the label %s)", ErrNoResponse, namespace, Selector)
 	}
 	return found, nil
 }

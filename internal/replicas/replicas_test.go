@@ -24,8 +24,8 @@ func TestFind(t *testing.T) {
 		pods []string
 		want []string // what the replicas respond, or the error
 	}{
-		"none":       {nil, []string{"namespace ns has no pod of Outboard (with the label app.kubernetes.io/name=outboard)"}},
-		"ended only": {[]string{pod("a", "Failed", "metrics")}, []string{"namespace ns has no pod of Outboard (with the label app.kubernetes.io/name=outboard)"}},
+		"none":       {nil, []string{"no response of Outboard (docs/troubleshooting.md, Calls fail): namespace ns has no pod of Outboard (with the label app.kubernetes.io/name=outboard)"}},
+		"ended only": {[]string{pod("a", "Failed", "metrics")}, []string{"no response of Outboard (docs/troubleshooting.md, Calls fail): namespace ns has no pod of Outboard (with the label app.kubernetes.io/name=outboard)"}},
 		"all states": {
 			[]string{pod("a", "Running", "metrics"), pod("b", "Pending", "metrics"), pod("c", "Succeeded", "metrics"), pod("d", "Running", "http"), pod("e", "Running", "metrics")},
 			[]string{"a: from http://a", "b: the pod is Pending", "d: the pod has no container port with the name metrics", "e: refused"},
