@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,10 +149,7 @@ func (o *explainOptions) event(ctx context.Context, namespace, pod string) error
 		return nil
 	}
 	at := func(e corev1.Event) time.Time {
-		if e.Series != nil {
-			return e.Series.LastObservedTime.Time
-		}
-		return e.EventTime.Time
+		return cmp.Or(e.Series, &corev1.EventSeries{LastObservedTime: e.EventTime}).LastObservedTime.Time
 	}
 	latest := slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return at(a).Compare(at(b)) })
 	return fmt.Errorf("the latest event of kube-scheduler about pod %s/%s, %s: %s", namespace, pod, at(latest).UTC().Format(time.RFC3339), latest.Message)
