@@ -11,7 +11,6 @@
 package firstfit
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -21,23 +20,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
-	"k8s.io/dynamic-resource-allocation/structured"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
 	"outboard.dev/outboard/snapshot"
 )
-
-// features are those of kube-scheduler 1.37 by default.
-var features = structured.Features{
-	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, FractionalCapacityRange: true,
-	PartitionableDevices: true, PrioritizedList: true,
-}
 
 // celFeatures are those of features for selectors.
 var celFeatures = cel.Features{EnableConsumableCapacity: true}
@@ -200,50 +190,6 @@ func (r *Request) setKey() error {
 	return nil
 }
 
-// Get implements structured.DeviceClassLister.
-func (r *Request) Get(name string) (*resourcev1.DeviceClass, error) {
-	if class := r.classes[name]; class != nil {
-		return class, nil
-	}
-	return nil, apierrors.NewNotFound(resourcev1.Resource("deviceclasses"), name)
-}
-
-// List implements structured.DeviceClassLister. The allocator does not call it.
-func (r *Request) List() ([]*resourcev1.DeviceClass, error) { return nil, nil }
-
-// nodeState is what the allocator needs to know of a node.
-type nodeState struct {
-	slices    []*resourcev1.ResourceSlice
-	allocated structured.AllocatedState
-}
-
-// stateOf returns the state with what is allocated of the pools, or without.
-func stateOf(pools []snapshot.DevicePool, used bool) *nodeState {
-	s := &nodeState{allocated: structured.AllocatedState{
-		AllocatedDevices: sets.Set[structured.DeviceID]{}, AllocatedSharedDeviceIDs: sets.Set[structured.SharedDeviceID]{}, AggregatedCapacity: structured.NewConsumedCapacityCollection(),
-	}}
-	for _, pool := range pools {
-		s.slices = append(s.slices, pool.Slices...)
-		if !used {
-			continue
-		}
-		for _, a := range pool.Allocated {
-			device := structured.MakeDeviceID(a.Result.Driver, a.Result.Pool, a.Result.Device)
-			switch {
-			case a.Result.AdminAccess != nil && *a.Result.AdminAccess: // uses nothing up
-			case a.Result.ShareID == nil:
-				s.allocated.AllocatedDevices.Insert(device)
-			default:
-				s.allocated.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(device, a.Result.ShareID))
-				if a.Result.ConsumedCapacity != nil {
-					s.allocated.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(device, a.Result.ConsumedCapacity))
-				}
-			}
-		}
-	}
-	return s
-}
-
 // Allocate returns what kube-scheduler will allocate on the node for each claim of the request, or
 // nil if it cannot allocate all of them there from devices of this node alone. The error says what
 // is invalid.
@@ -254,16 +200,4 @@ func (p *Predictor) Allocate(r *Request, n *snapshot.Node) ([]resourcev1.Allocat
 // AllocateEmpty is Allocate for the node as if nothing of its devices were allocated.
 func (p *Predictor) AllocateEmpty(r *Request, n *snapshot.Node) ([]resourcev1.AllocationResult, error) {
 	return p.allocate(r, n.Object, stateOf(n.DevicePools(), false))
-}
-
-func (p *Predictor) allocate(r *Request, node *corev1.Node, state *nodeState) ([]resourcev1.AllocationResult, error) {
-	if len(state.slices) == 0 {
-		return nil, nil
-	}
-	ctx := klog.NewContext(context.Background(), klog.Logger{}) // it logs each step
-	allocator, err := structured.NewAllocator(ctx, features, state.allocated, r, state.slices, p.compiled)
-	if err != nil {
-		return nil, err
-	}
-	return allocator.Allocate(&budget{ctx, r.steps, r.steps}, node, r.claims)
 }

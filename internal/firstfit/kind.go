@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/dynamic-resource-allocation/structured"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -70,7 +69,7 @@ func (p *Predictor) kindsOf(n *snapshot.Node) kinds {
 					first[d.Name] = place
 				}
 				fixed = fmt.Appendf(fixed, "%d;", first[d.Name])
-				fixed = state.appendAllocated(fixed, structured.MakeDeviceID(pool.Driver, pool.Name, d.Name))
+				fixed = state.appendAllocated(fixed, pool.Driver, pool.Name, d.Name)
 				for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
 					if a := d.Attributes[name]; isPlain(&a) {
 						plain[string(name)] = fmt.Appendf(plain[string(name)], "%d %q;", place, marshal(&a))
@@ -89,19 +88,6 @@ func (p *Predictor) kindsOf(n *snapshot.Node) kinds {
 		k.attributes = append(k.attributes, attribute{name, hashOf(fmt.Appendf(values, "%q", name))})
 	}
 	return k
-}
-
-// appendAllocated appends what is allocated of the device.
-func (s *nodeState) appendAllocated(to []byte, id structured.DeviceID) []byte {
-	if !structured.IsDeviceAllocated(id, &s.allocated) {
-		return to
-	}
-	consumed := s.allocated.AggregatedCapacity[id]
-	to = fmt.Appendf(to, "%t %d;", s.allocated.AllocatedDevices.Has(id), len(consumed))
-	for _, name := range slices.Sorted(maps.Keys(consumed)) {
-		to = fmt.Appendf(to, "%q %s;", name, consumed[name])
-	}
-	return to
 }
 
 // isPlain reports whether the attribute has a value that is always valid, and no other.
