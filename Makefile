@@ -68,15 +68,15 @@ check: format lint ## check formatting, and what go vet and staticcheck report
 # In this order, because the later ones read what the earlier ones write.
 generate: ## write the reference pages, the manifests and the list of the public API from the code
 	$(GO) test -vet=off -count 1 -run '^Test(Descriptions|API|Presets|ChartHasTheSchema)$$' ./app ./deploy ./test/project -update
-	$(GO) run ./docs/generate
-	$(GO) -C deploy/render run . -o ..
+	$(GO) run ./tools/generate
+	$(GO) -C tools/render run . -o ../../deploy
 
 # For example: make image IMAGE=registry.example/outboard:v1
 IMAGE ?= outboard:dev
 PLATFORMS ?= linux/amd64,linux/arm64
 
 image: ## write the container image for PLATFORMS to bin/image, as an OCI layout
-	$(GO) -C deploy/image run . -name $(IMAGE) -platforms $(PLATFORMS)
+	$(GO) -C tools/image run . -name $(IMAGE) -platforms $(PLATFORMS)
 
 # What make test and make test-cluster leave out. bin/each has the output of each.
 nightly: ## run what takes hours: everything that is in neither make check, make test nor make test-cluster
@@ -106,7 +106,7 @@ test-equality: ### compare extender, plugin, simulation and doctor with kube-sch
 
 # For example, all life cycles: make test-helm HELM=-all
 test-helm: control-plane helm ### install, upgrade and remove the chart with Helm 3 and 4
-	$(GO) -C deploy/render $(ONCE) ./...
+	$(GO) -C tools/render $(ONCE) ./...
 	$(GO) $(ONCE) ./test/helm $(if $(HELM),-args $(HELM))
 
 # For example: make test-pages PAGES=README.md,docs/install.md
@@ -114,7 +114,7 @@ test-pages: control-plane ### run every command and YAML block of PAGES, all by 
 	$(GO) $(ONCE) ./test/pages $(if $(PAGES),-args -pages $(PAGES))
 
 test-image: ### make images and a release for this machine twice, and compare them
-	$(GO) -C deploy/image $(ONCE) ./...
+	$(GO) -C tools/image $(ONCE) ./...
 
 test-monitoring: prometheus ### test the alerts with Prometheus
 	$(GO) $(ONCE) ./test/monitoring
@@ -166,7 +166,7 @@ compat: control-plane ### place pods with the kube-schedulers of other Kubernete
 	@bin/compat -outboard bin/outboard -page docs/compatibility.md $(COMPAT)
 
 reproduce: ### make a release for all platforms twice, and compare and check its files
-	$(GO) -C deploy/image test -vet=off -run '^TestRelease$$' -count 1 -v -timeout 120m . -args -all
+	$(GO) -C tools/image test -vet=off -run '^TestRelease$$' -count 1 -v -timeout 120m . -args -all
 
 # For example: make scheduler-perf BENCH='-bench SchedulerPerf/misc', or with -large for some workloads in larger sizes.
 scheduler-perf: ### run the workloads of kube-scheduler's own benchmark without Outboard, and with it as an extender and as a plugin
@@ -238,13 +238,13 @@ upgrade: control-plane ### upgrade from commit FROM to this checkout and back, w
 
 scheduler-image: IMAGE = kube-scheduler-outboard:dev
 scheduler-image: ### write the image of kube-scheduler with Outboard as a plugin for PLATFORMS to bin/scheduler-image
-	$(GO) -C deploy/image run . -scheduler -name $(IMAGE) -platforms $(PLATFORMS) -o ../../bin/scheduler-image
+	$(GO) -C tools/image run . -scheduler -name $(IMAGE) -platforms $(PLATFORMS) -o ../../bin/scheduler-image
 
 # For example: make release VERSION=v0.1.0, where that is the tag of the commit.
 DOWNLOADS ?= https://outboard.dev/releases
 
 release: ## write all files of the release with the tag VERSION to dist (docs/upgrading.md)
-	$(GO) -C deploy/image run . -release $(or $(VERSION),$(error set VERSION to the tag of the commit)) -downloads $(DOWNLOADS) -o ../../dist
+	$(GO) -C tools/image run . -release $(or $(VERSION),$(error set VERSION to the tag of the commit)) -downloads $(DOWNLOADS) -o ../../dist
 
 screenshots: ### write the screenshots of the page in the documentation
 	$(GO) -C test/browser test -vet=off -run '^TestScreenshots$$' -count 1 . -args -update
@@ -259,8 +259,8 @@ format:
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
 
 # The other modules import what no test of each change does, which takes minutes to compile: .ci/changed runs lint-others if they change.
-MODULES ?= . bench deploy/image examples/own-policy kubernetes
-OTHERS := deploy/render test/browser test/lint test/network
+MODULES ?= . bench tools/image examples/own-policy kubernetes
+OTHERS := tools/render test/browser test/lint test/network
 
 # bin/lint has the analyzers of go vet, too.
 lint:
@@ -274,7 +274,7 @@ lint-others: ### check what go vet and staticcheck report in the modules that ma
 # go tool keeps the programs in its cache, where test/helm finds them. To compile them beside tests would slow the control plane down.
 helm:
 	@echo 'compiling Helm 3 and 4'
-	@for version in v3 v4; do $(GO) -C deploy/render tool -n helm.sh/helm/$$version/cmd/helm > /dev/null || exit 1; done
+	@for version in v3 v4; do $(GO) -C tools/render tool -n helm.sh/helm/$$version/cmd/helm > /dev/null || exit 1; done
 
 control-plane:
 	@$(MAKE) --no-print-directory -C kubernetes cluster

@@ -198,8 +198,8 @@ type Profile struct {
 	// SchedulerNames are the schedulers whose pods bind accepts. Default: any.
 	SchedulerNames []string `json:"schedulerNames" items:"must not be empty"`
 	// Shortlist makes filter return only this many nodes, those with the best scores; 0 returns all
-	// that fit. 0..1000. Default 8 if a policy of the profile allocates and scores, and no other
-	// profile can reject nodes; otherwise 0.
+	// that fit. Default 8 if a policy of the profile allocates and scores, and no other profile can
+	// reject nodes; otherwise 0.
 	Shortlist *int `json:"shortlist" limits:"0..1000"`
 	// Policies are evaluated in this order. 1..100.
 	Policies []Policy `json:"policies" required:"must have at least one policy"`

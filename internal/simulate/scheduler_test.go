@@ -346,7 +346,7 @@ func TestShortlistBeforeAnotherFilter(t *testing.T) {
 	for shortlist, want := range map[int]int{8: 0, 0: 1} {
 		w := world(t, machines(9, 1), policy.BinPack)
 		for i := range 8 { // so these nodes are the best ones
-			running := job(fmt.Sprintf("r%d", i), 1, 0).Pod
+			running := podOf(fmt.Sprintf("r%d", i), 1)
 			running.Spec.NodeName = fmt.Sprintf("n%02d", i)
 			w.Running = append(w.Running, running)
 		}
@@ -355,7 +355,7 @@ func TestShortlistBeforeAnotherFilter(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Extenders = []Extender{{Engine: gpuEngine(t, policy.BinPack, shortlist), Weight: 1}, {Engine: second}}
-		r, pod := w.begin(1), job("p", 1, 0).Pod
+		r, pod := w.begin(1), podOf("p", 1)
 		r.filter(pod, r.needs(pod))
 		for i := range w.Extenders {
 			if err := r.callFilter(t.Context(), &w.Extenders[i], pod); err != nil {

@@ -78,7 +78,7 @@ func newUser(t *testing.T, s *stage.Stage, helm string) *user {
 	return u
 }
 
-// programs are the helm commands by major version, which deploy/render/go.mod pins.
+// programs are the helm commands by major version, which tools/render/go.mod pins.
 var programs = map[string]func() (string, error){
 	"v3": sync.OnceValues(func() (string, error) { return tool("helm.sh/helm/v3/cmd/helm") }),
 	"v4": sync.OnceValues(func() (string, error) { return tool("helm.sh/helm/v4/cmd/helm") }),

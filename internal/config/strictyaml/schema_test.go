@@ -138,7 +138,4 @@ func TestSchemaDescriptionsAndDefaults(t *testing.T) {
 	if count := schema.Properties["count"]; count.Default != nil || count.Type.Has("null") || schema.Required[0] != "count" {
 		t.Errorf("required: %+v", count)
 	}
-	if name := strictyaml.FieldName[Sample]("Grace"); name != "grace" {
-		t.Errorf("the name of the field is %q", name)
-	}
 }

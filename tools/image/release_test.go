@@ -282,7 +282,7 @@ func checkChart(t *testing.T, dist string) {
 	if !strings.Contains(got, `image: "outboard:`+tag+`"`) {
 		t.Error("the chart does not have the image of the release")
 	}
-	if want := rendered("../chart"); strings.ReplaceAll(got, "outboard:"+tag, "outboard:dev") != want {
+	if want := rendered("../../deploy/chart"); strings.ReplaceAll(got, "outboard:"+tag, "outboard:dev") != want {
 		t.Errorf("the package renders to\n%s\nand the chart to\n%s", got, want)
 	}
 }
@@ -297,7 +297,7 @@ func checkManifests(t *testing.T, dist string) {
 	}
 	tool(t, dir, "tar", "-xzf", path)
 	want := 1 // the CRD
-	for _, pattern := range []string{"../*.yaml", "../presets/*/*.yaml"} {
+	for _, pattern := range []string{"../../deploy/*.yaml", "../../deploy/presets/*/*.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -315,7 +315,7 @@ func checkManifests(t *testing.T, dist string) {
 			return err
 		}
 		got := strings.ReplaceAll(string(content(t, filepath.Dir(name), d.Name())), "outboard:"+tag, "outboard:dev")
-		if got != string(content(t, "..", relative)) {
+		if got != string(content(t, "../../deploy", relative)) {
 			t.Errorf("the archive has another %s", relative)
 		}
 		return nil

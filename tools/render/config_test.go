@@ -24,7 +24,7 @@ import (
 func own(t *testing.T, config string) (map[string]any, error) {
 	t.Helper()
 	values := map[string]any{"config": config, "scheduler": map[string]any{"enabled": false}}
-	files, err := render("../chart", values, "outboard-system", "v1.37.0")
+	files, err := render("../../deploy/chart", values, "outboard-system", "v1.37.0")
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func TestInvalidConfig(t *testing.T) {
 		}
 	}
 	values := map[string]any{"config": "profiles: [{policies: [{type: Seats}]}]", "validateConfig": false, "scheduler": map[string]any{"enabled": false}}
-	if _, err := render("../chart", values, "outboard-system", "v1.37.0"); err != nil {
+	if _, err := render("../../deploy/chart", values, "outboard-system", "v1.37.0"); err != nil {
 		t.Errorf("a policy of another program: %v", err)
 	}
 }
@@ -182,7 +182,7 @@ extenders:
 	if got := all["Role outboard-scheduler-lease"].Rules[1].ResourceNames; !slices.Equal(got, []string{"my-scheduler"}) {
 		t.Errorf("the Role for the Lease is for %s", got)
 	}
-	if _, err := render("../chart", map[string]any{"config": config}, "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "outboard setup scheduler --for service") {
+	if _, err := render("../../deploy/chart", map[string]any{"config": config}, "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "outboard setup scheduler --for service") {
 		t.Errorf("without scheduler.config: %v", err)
 	}
 	for from, to := range map[string]string{
@@ -197,7 +197,7 @@ extenders:
 		"elsewhere, resourceName: my-scheduler": "elsewhere",
 		"resourceNamespace: elsewhere":          "resourceNamespace: kube-system",
 	} {
-		if _, err := render("../chart", values(from, to), "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "print it with outboard setup scheduler --for service --outboard-namespace elsewhere") {
+		if _, err := render("../../deploy/chart", values(from, to), "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "print it with outboard setup scheduler --for service --outboard-namespace elsewhere") {
 			t.Errorf("with %q instead of %q: %v", to, from, err)
 		}
 	}
@@ -205,7 +205,7 @@ extenders:
 
 // The chart finds in config what a validator of JSON Schemas finds, and nothing else.
 func TestChartValidatesAsTheSchemaSays(t *testing.T) {
-	c, err := loader.Load("../chart")
+	c, err := loader.Load("../../deploy/chart")
 	if err != nil {
 		t.Fatal(err)
 	}

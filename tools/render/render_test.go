@@ -55,7 +55,7 @@ func objects(t *testing.T, set, namespace, version string) map[string]object {
 
 func objectsOf(t *testing.T, values map[string]any, namespace, version string) map[string]object {
 	t.Helper()
-	files, err := render("../chart", values, namespace, version)
+	files, err := render("../../deploy/chart", values, namespace, version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,16 +86,16 @@ func objectsOf(t *testing.T, values map[string]any, namespace, version string) m
 
 // The files in deploy/ are the output of the chart.
 func TestManifestsAreCurrent(t *testing.T) {
-	files, err := manifests("../chart", "v1.37.0")
+	files, err := manifests("../../deploy/chart", "v1.37.0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range files {
-		if data, err := os.ReadFile(filepath.Join("..", name)); err != nil || string(data) != text {
+		if data, err := os.ReadFile(filepath.Join("../../deploy", name)); err != nil || string(data) != text {
 			t.Errorf("deploy/%s differs from the output of the chart (%v): make generate", name, err)
 		}
 	}
-	for _, pattern := range []string{"../*.yaml", "../presets/*/*.yaml"} {
+	for _, pattern := range []string{"../../deploy/*.yaml", "../../deploy/presets/*/*.yaml"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestManifestsAreCurrent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, generated := files[strings.TrimPrefix(path, "../")]; !generated && strings.HasPrefix(string(data), header) {
+			if _, generated := files[strings.TrimPrefix(path, "../../deploy/")]; !generated && strings.HasPrefix(string(data), header) {
 				t.Errorf("%s claims to be generated, and is not", path)
 			}
 		}
@@ -227,7 +227,7 @@ func TestSchedulerHasTheVersionOfTheCluster(t *testing.T) {
 // In another namespace, no file has the name of the default one.
 func TestNamespace(t *testing.T) {
 	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
-		files, err := render("../chart", parse(t, everything+",preset="+preset), "elsewhere", "v1.37.0")
+		files, err := render("../../deploy/chart", parse(t, everything+",preset="+preset), "elsewhere", "v1.37.0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -364,12 +364,12 @@ func TestInvalidValues(t *testing.T) {
 		"networkPolicy.metricsFrom={}":                          "metricsFrom",
 		"scheduler.enabled=false,setSchedulerName.enabled=true": "setSchedulerName.enabled needs scheduler.enabled",
 	} {
-		if _, err := render("../chart", parse(t, set), "outboard-system", "v1.37.0"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := render("../../deploy/chart", parse(t, set), "outboard-system", "v1.37.0"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want one about %s", set, err, want)
 		}
 	}
 	for _, set := range []string{"service.nodePort=30000", "service.nodePort=32767", "scheduler.enabled=false,config=profiles: [{policies: [{type: ImageLocality}]}]"} {
-		if _, err := render("../chart", parse(t, set), "outboard-system", "v1.37.0"); err != nil {
+		if _, err := render("../../deploy/chart", parse(t, set), "outboard-system", "v1.37.0"); err != nil {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
@@ -377,10 +377,10 @@ func TestInvalidValues(t *testing.T) {
 
 func TestSchedulerNameNeedsItsAPI(t *testing.T) {
 	const want = "setSchedulerName.enabled needs Kubernetes 1.36 or later"
-	if _, err := render("../chart", parse(t, "setSchedulerName.enabled=true"), "outboard-system", "v1.35.4"); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := render("../../deploy/chart", parse(t, "setSchedulerName.enabled=true"), "outboard-system", "v1.35.4"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
-	if _, err := render("../chart", parse(t, "setSchedulerName.enabled=true"), "outboard-system", "v1.36.0-gke.100"); err != nil {
+	if _, err := render("../../deploy/chart", parse(t, "setSchedulerName.enabled=true"), "outboard-system", "v1.36.0-gke.100"); err != nil {
 		t.Error(err)
 	}
 }
@@ -395,7 +395,7 @@ func TestNotes(t *testing.T) {
 		{set: "scheduler.enabled=false", want: []string{"outboard check --scheduler scheduler.yaml --outboard-namespace elsewhere\n"}},
 		{set: "image.repository=registry.example/outboard", absent: "No registry"},
 	} {
-		files, err := render("../chart", parse(t, tt.set), "elsewhere", "v1.33.5-eks-1")
+		files, err := render("../../deploy/chart", parse(t, tt.set), "elsewhere", "v1.33.5-eks-1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -425,7 +425,7 @@ func TestKustomization(t *testing.T) {
 	var k struct{ Resources []string }
 	read := func(file string, into any) []string {
 		t.Helper()
-		data, err := os.ReadFile(filepath.Join("..", file))
+		data, err := os.ReadFile(filepath.Join("../../deploy", file))
 		if err != nil {
 			t.Fatal(err)
 		}

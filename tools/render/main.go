@@ -32,7 +32,7 @@ var more = []string{"preset=gpu-sharing", "preset=utilization",
 const header = "# Generated from deploy/chart: change it there, and run make generate.\n"
 
 func main() {
-	chart := flag.String("chart", "../chart", "directory of the chart")
+	chart := flag.String("chart", "../../deploy/chart", "directory of the chart")
 	set := flag.String("set", "", "values, as in helm template --set")
 	namespace := flag.String("namespace", "outboard-system", "namespace of the release")
 	version := flag.String("kubernetes", "v1.37.0", "version of the cluster")

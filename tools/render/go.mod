@@ -1,5 +1,5 @@
 // The versions are those of Helm. No code of Outboard is compiled with them.
-module outboard.dev/outboard/deploy/render
+module outboard.dev/outboard/tools/render
 
 go 1.26.0
 

@@ -134,7 +134,7 @@ func TestContainerThatWritesASignal(t *testing.T) {
 // templates returns the templates of the pods of both Deployments.
 func templates(t *testing.T, values map[string]any) map[string]map[string]any {
 	t.Helper()
-	files, err := render("../chart", values, "outboard-system", "v1.37.0")
+	files, err := render("../../deploy/chart", values, "outboard-system", "v1.37.0")
 	if err != nil {
 		t.Fatal(err)
 	}

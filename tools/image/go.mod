@@ -1,5 +1,5 @@
 // The versions are those of go-containerregistry. No code of Outboard is compiled with them.
-module outboard.dev/outboard/deploy/image
+module outboard.dev/outboard/tools/image
 
 go 1.26.0
 
