@@ -355,7 +355,7 @@ func TestShortlistBeforeAnotherFilter(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Extenders = []Extender{{Engine: gpuEngine(t, policy.BinPack, shortlist), Weight: 1}, {Engine: second}}
-		r, pod := w.begin(1), podOf("p", 1)
+		r, pod := w.Begin(1), podOf("p", 1)
 		r.filter(pod, r.needs(pod))
 		for i := range w.Extenders {
 			if err := r.callFilter(t.Context(), &w.Extenders[i], pod); err != nil {

@@ -133,6 +133,8 @@ func BenchmarkImageLocality(b *testing.B) {
 		"known":   known,
 		"unknown": slices.Concat(known[:2], []string{"registry.example.com/new:1"}),
 	} {
-		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, policytest.Build(b, imagelocality.Type(), ""), podOf(images...), view) })
+		b.Run(name, func(b *testing.B) {
+			policytest.Benchmark(b, policytest.Build(b, imagelocality.Type(), ""), podOf(images...), view)
+		})
 	}
 }
