@@ -3,7 +3,6 @@ package replicas_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"outboard.dev/outboard/internal/replicas"
@@ -14,14 +13,6 @@ import (
 type responder func(*http.Request) *http.Response
 
 func (f responder) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
-
-func served(name string, h http.HandlerFunc) replicas.Replica {
-	return replicas.At(name, &http.Client{Transport: responder(func(r *http.Request) *http.Response {
-		w := httptest.NewRecorder()
-		h(w, r)
-		return w.Result()
-	})})
-}
 
 // zeros counts what is read of it.
 type zeros struct{ read int }
