@@ -13,6 +13,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/klog/v2"
 
@@ -70,6 +71,13 @@ func (s *nodeState) appendAllocated(to []byte, driver, pool, device string) []by
 		to = fmt.Appendf(to, "%q %s;", name, consumed[name])
 	}
 	return to
+}
+
+// selectable returns the device as selectors read it.
+func selectable(driver string, d *resourcev1.Device) cel.Device {
+	return cel.Device{
+		Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity,
+	}
 }
 
 // Get implements structured.DeviceClassLister.

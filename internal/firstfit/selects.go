@@ -4,7 +4,6 @@ import (
 	"context"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/dynamic-resource-allocation/cel"
 )
 
 // Preferred returns the preferred alternative of what is requested, or nil if there is none.
@@ -26,9 +25,7 @@ func (r *Request) Selects(want *resourcev1.ExactDeviceRequest, driver string, d 
 
 // match reports whether all selectors select the device.
 func (r *Request) match(all []resourcev1.DeviceSelector, driver string, d *resourcev1.Device) (bool, error) {
-	device := cel.Device{
-		Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity,
-	}
+	device := selectable(driver, d)
 	for _, s := range all {
 		if s.CEL == nil {
 			return false, nil
