@@ -139,7 +139,8 @@ func (d draw) pod(name string) *corev1.Pod {
 			Labels:            map[string]string{}, Annotations: map[string]string{},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
 		},
-		Spec:   corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName},
+		// If no node fits, the extender alone says on which nodes preemption cannot help: for pods that preempt.
+		Spec:   corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, PreemptionPolicy: new(corev1.PreemptNever)},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
 	d.label(pod.Labels, "app", "", "web", "batch")
