@@ -81,7 +81,7 @@ image: ## write the container image for PLATFORMS to bin/image, as an OCI layout
 # What make test and make test-cluster leave out. bin/each has the output of each.
 nightly: ## run what takes hours: everything that is in neither make check, make test nor make test-cluster
 	@test/each lint-others test-nightly chaos test-equality "test-helm HELM=-all" test-pages test-image test-monitoring test-network test-browser \
-		test-harness race fuzz cases scale figures prove
+		test-harness race fuzz cases scale figures next prove
 
 # A release also needs make check, make test and make nightly.
 release-check: ### run what only a release needs (other releases of Kubernetes, its own benchmark, reproducible files), and print a table
@@ -150,6 +150,10 @@ scale: control-plane ### run tests of make test-cluster again with a thousand po
 figures: control-plane ### repeat the published measurements on a small scale
 	@echo 'repeating the published measurements on a small scale'
 	$(GO) -C bench $(ONCE) ./...
+
+# For example: make next REPLACE=sigs.k8s.io/structured-merge-diff/v7=sigs.k8s.io/structured-merge-diff/v7@v7.0.0
+next: ### name the packages that do not compile with the newest pre-release of Kubernetes; it never fails
+	@test/next $(REPLACE)
 
 # For example, to search for a night: make prove PROVETIME=10h
 PROVETIME ?= 100m
