@@ -54,7 +54,7 @@ cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with SC
 test: ## run the tests of the packages and of the project: no control plane is needed
 	@echo 'compiling and running the tests of the packages; the first time, this compiles about a thousand packages that they import'
 	$(GO) $(TEST) -timeout 5m -p $(MORE) $(PRODUCT)
-	$(GO) $(TEST) -timeout 5m -count 1 ./test/project ./test/bounds ./test/docs
+	$(GO) $(TEST) -timeout 5m -count 1 ./test/project ./test/bounds ./test/docs ./test/verify
 
 # Longest tests first.
 test-cluster: control-plane ## run the tests with a real API server and kube-scheduler
