@@ -176,7 +176,7 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 		{"kubectl delete --force -f deploy/test-pods.yaml", "placement", nil},
 		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
 		{ownPolicies, "own", one},
-		{"sed -i 's|/spread|/wide|' my-outboard/outboard.yaml\n" + documented("docs/install.md", "--config my-outboard/outboard.yaml"), "own", one},
+		{"sed -i 's|/spread|/wide|' my-outboard/outboard.yaml\n" + documented("docs/install.md", "scheduler my-outboard/outboard.yaml"), "own", one},
 		{"sed -i '/^configMapGenerator/,$d' my-outboard/kustomization.yaml\necho 'components: [../deploy/presets/gpu-sharing]' >> my-outboard/kustomization.yaml\n" +
 			"kubectl apply --server-side --force-conflicts -k my-outboard", "gpu-sharing", one},
 		{line: documented("docs/install.md", "kubectl delete --ignore-not-found -k my-outboard")},
