@@ -87,7 +87,7 @@ var programs = map[string]func() (string, error){
 // tool builds the command, which Go keeps in its cache, and returns its path.
 func tool(pkg string) (string, error) {
 	cmd := exec.Command("go", "tool", "-n", pkg)
-	cmd.Dir = filepath.Join(root, "deploy", "render")
+	cmd.Dir = filepath.Join(root, "tools", "render")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // so that Go compiles nothing twice
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint

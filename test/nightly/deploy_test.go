@@ -79,7 +79,7 @@ func TestForeignCRDs(t *testing.T) {
 	// The control plane, which has a time limit, starts after the program that renders has been compiled.
 	render := exec.CommandContext(t.Context(), "go", "run", ".", "-set", "service.nodePort="+nodePort+",service.annotations.a=b,service.labels.a=b,imagePullSecrets[0].name=a,setSchedulerName.enabled=true,"+
 		"certificates.source=CertManager,monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true,preset=gpu-sharing,"+ofPods("")+","+ofPods("scheduler."))
-	render.Dir = filepath.Join("..", "..", "deploy", "render")
+	render.Dir = filepath.Join("..", "..", "tools", "render")
 	var stderr bytes.Buffer
 	render.Stderr = &stderr
 	manifests, err := render.Output()
