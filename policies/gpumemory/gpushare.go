@@ -77,7 +77,7 @@ func (p *gpuMemory) annotations(ask policy.ReserveRequest, r *request, given []p
 // served returns the pods that are being bound to the node, request as much as this one, made their
 // allocations before it, and did not get the same GPUs. They must be bound first, because the
 // device plugin serves pending pods with the same request in the order of their times, for
-// whichever pod the kubelet calls.
+// any pod that the kubelet calls.
 func served(n *snapshot.Node, ledger *snapshot.Ledger, at time.Time, given []policy.Amount, total int64) []types.UID {
 	var first []types.UID
 	for i := range ledger.Pods {

@@ -170,7 +170,7 @@ func TestAudit(t *testing.T) {
 			},
 		},
 		{
-			name:    "hardware shrank, and then more was given away",
+			name:    "hardware shrank, and then more was allocated",
 			nodes:   []corev1.Node{node("n", 2, 8)},
 			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 8, "1": 8}, allocation{"a", "1", 10, time.Hour, given("1", 10, 16)}, allocation{"b", "1", 2, time.Minute, given("1", 2, 8)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16)), pod("b", "", 2, nil)},
