@@ -126,7 +126,7 @@ func staticPod(th *theater.Theater, patch, program string, here *strings.Replace
 	for _, arg := range pod.Spec.Containers[0].Command[1:] {
 		args = append(args, here.Replace(arg))
 	}
-	scheduler, err := th.StartProcess(controlplane.Command{Name: "kubeadm-scheduler", Path: program, Args: append(args, "--secure-port=0")})
+	scheduler, err := th.StartProcess(controlplane.Command{Name: "kubeadm-scheduler", Path: program, Args: append(args, "--secure-port=0", "-v=3")})
 	if err != nil {
 		th.T.Fatal(err)
 	}
