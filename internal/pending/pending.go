@@ -67,7 +67,8 @@ type Reason struct {
 	Unserved string `json:"-"`
 
 	// Profile is the one of those that reject the pod which kube-scheduler asked last, about so
-	// many Nodes at LastCall; "" if none does. Since is when the first of them rejected it first.
+	// many Nodes at LastCall; "" if none does. Since is when the first of them rejected it first, or
+	// kube-scheduler did, if that was earlier: a profile forgets it when the process restarts.
 	Profile   string             `json:"profile,omitempty"`
 	Rejection decision.Rejection `json:"-"`
 	Nodes     int                `json:"-"`
@@ -127,6 +128,9 @@ func (s *Source) Waits(pod *corev1.Pod, profiles []*config.Profile) (r Reason) {
 		if c.Type == corev1.PodScheduled && c.Reason != corev1.PodReasonSchedulingGated {
 			condition = c
 		}
+	}
+	if since := condition.LastTransitionTime; condition.Status == corev1.ConditionFalse && !since.IsZero() && since.Time.Before(r.Since) {
+		r.Since = since.Time
 	}
 	stranger := slices.IndexFunc(profiles, func(p *config.Profile) bool { return s.stranger(p, pod) })
 	if stranger >= 0 {

@@ -60,11 +60,13 @@ profiles:
 		if tt.gpu {
 			pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuMemory: resource.MustParse("2")}
 		}
+		since := time.Unix(7, 0)
 		if tt.reason != "" {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: tt.reason, Message: tt.message}}
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: tt.reason, Message: tt.message, LastTransitionTime: metav1.Unix(5, 0)}}
+			since = time.Unix(5, 0) // before this process began
 		}
 		source := pending.Source{Config: func() *config.Config { return c }, Places: (*config.Profile).Places, Rejected: func(profile string, _ types.UID) (requeue.Status, bool) {
-			return requeue.Status{LastCall: time.Unix(9, 0), Rejection: decision.Rejection{Policy: "PodLimit", Code: "LimitReached", Text: "full"}}, profile == tt.rejected
+			return requeue.Status{Since: time.Unix(7, 0), LastCall: time.Unix(9, 0), Rejection: decision.Rejection{Policy: "PodLimit", Code: "LimitReached", Text: "full"}}, profile == tt.rejected
 		}}
 		var b snapshot.Builder
 		list := corev1.ResourceList{gpuMemory: resource.MustParse("8"), "aliyun.com/gpu-count": resource.MustParse("1")}
@@ -73,6 +75,8 @@ profiles:
 		b.SetPod(pod)
 		if got, ok := source.Of(b.View(), pod); got.Code != tt.code || got.Text != tt.text || ok != (tt.code != "") || (got.Unserved == "/gpu") != (tt.gpu && tt.node == "" && tt.scheduler != ours) {
 			t.Errorf("%s: %s: %s, want %s: %s", name, got.Code, got.Text, tt.code, tt.text)
+		} else if tt.rejected != "" && !got.Since.Equal(since) {
+			t.Errorf("%s: since %s, want %s", name, got.Since, since)
 		}
 	}
 }
