@@ -64,7 +64,7 @@ func (c *cycle) wouldGet(n *snapshot.Node, preferred int) []string {
 		}
 		return []string{"the pod: would get " + config.describe(would)}
 	}
-	return []string{"the node: " + config.describe(gpusOf(n, hw))}
+	return []string{"the node: " + config.describe(c.policy.gpusOf(n))}
 }
 
 // describe says what is free of each GPU, and which of their Pods hold the rest.

@@ -1,9 +1,11 @@
 package gpumemory
 
-import "outboard.dev/outboard/snapshot"
+import (
+	"outboard.dev/outboard/internal/placement/strategy"
+	"outboard.dev/outboard/snapshot"
+)
 
 // GPUs returns the GPUs of the node, as a policy with the configuration counts them.
 func GPUs(config Config, n *snapshot.Node) []GPU {
-	hw := hardwareOf(n.Object, &config)
-	return gpusOf(n, &hw)
+	return newGPUMemory(config, strategy.LeastWaste()).gpusOf(n)
 }

@@ -24,20 +24,21 @@ import (
 )
 
 type gpuMemory struct {
-	config   Config
-	hardware *snapshot.ObjectFact[hardware]
-	usage    *snapshot.Fact[usage]
-	units    *snapshot.Fact[[]policy.Unit]
-	ranker   *strategy.Ranker // nil: each node is scored alone
+	config    Config
+	agent     agent
+	hardware  *snapshot.ObjectFact[hardware]
+	podStates *snapshot.PodFact[podState]
+	usage     *snapshot.Fact[usage]
+	units     *snapshot.Fact[[]policy.Unit]
+	ranker    *strategy.Ranker // nil: each node is scored alone
 }
 
 // newGPUMemory returns the policy. If it compares nodes, it does so by the strategy.
 func newGPUMemory(config Config, leastWaste strategy.Strategy) *gpuMemory {
-	p := &gpuMemory{config: config}
-	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, &config) })
-	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
-		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n), false)
-	})
+	p := &gpuMemory{config: config, agent: config.agent()}
+	p.hardware = snapshot.NewObjectFact(p.agent.hardware)
+	p.podStates = snapshot.NewPodFact(p.agent.state)
+	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage { return p.usageOf(n, p.ledger(n), false) })
 	p.units = snapshot.NewFact(func(n *snapshot.Node) []policy.Unit { return p.usage.Of(n).units(p.hardware.Of(n)) })
 	if config.ScoringStrategy.Type == LeastWaste {
 		shapes := &shapes{p}
@@ -52,9 +53,12 @@ func newGPUMemory(config Config, leastWaste strategy.Strategy) *gpuMemory {
 
 func (p *gpuMemory) Inputs() policy.Inputs { return p.config.Inputs() }
 
+// ledger returns the ledger of the node; nil if there is none.
+func (p *gpuMemory) ledger(n *snapshot.Node) *snapshot.Ledger { return n.Ledger(p.agent.resource()) }
+
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
-		Resources:        []corev1.ResourceName{memoryResource, countResource},
+		Resources:        c.agent().resources(),
 		AllocationFields: []string{"unit", "sizesFrom"},
 		ConfigMaps:       []snapshot.ConfigMapSource{unhealthyGPUs},
 		History:          c.ScoringStrategy.Type == LeastWaste,
@@ -102,11 +106,11 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	if verdict.Fits() || c.request.refused != nil || !u.holders.Has(c.pod) {
 		return verdict
 	}
-	ledger := n.Ledger(memoryResource)
+	ledger := c.policy.ledger(n)
 	if c.policy.usable(ledger, c.pod, n) || n.Has(c.pod) {
 		return policy.Verdict{}
 	}
-	without := usageOf(n, allocations.Without(ledger, c.pod), c.policy.hardware.Of(n), false)
+	without := c.policy.usageOf(n, allocations.Without(ledger, c.pod), false)
 	return c.policy.evaluate(c.request, n, &without)
 }
 
@@ -194,7 +198,7 @@ func (p *gpuMemory) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Le
 	if p.request(pod) == nil {
 		return nil, nil
 	}
-	return []snapshot.LedgerKey{{Resource: memoryResource, Node: node.Name}}, nil
+	return []snapshot.LedgerKey{{Resource: p.agent.resource(), Node: node.Name}}, nil
 }
 
 func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
@@ -203,7 +207,7 @@ func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Allocation, polic
 		return policy.Allocation{}, policy.Verdict{}
 	}
 	others, ledger := allocations.Others(ask)
-	u := usageOf(others, ledger, p.hardware.Of(ask.Node), false)
+	u := p.usageOf(others, ledger, false)
 	if verdict := p.evaluate(r, ask.Node, &u); !verdict.Fits() {
 		return policy.Allocation{}, verdict
 	}
@@ -211,17 +215,17 @@ func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Allocation, polic
 	for i := range u.gpus {
 		allocation.Units = append(allocation.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: u.gpus[i].Capacity})
 	}
-	var sizes []string
+	var sizes []int64
 	for _, i := range p.choose(r, &u, p.preferred(ask, others, &u)) {
 		size, amount := u.gpus[i].Capacity, r.share
 		if r.whole() {
 			amount = size
 		}
-		sizes = append(sizes, strconv.FormatInt(size, 10))
+		sizes = append(sizes, size)
 		allocation.Amounts = append(allocation.Amounts, policy.Amount{Unit: strconv.Itoa(i), Amount: amount})
 	}
-	allocation.Annotations = p.annotations(ask, r, allocation.Amounts, sizes)
-	if !r.whole() {
+	allocation.Annotations = p.agent.annotations(ask, r, allocation.Amounts, sizes)
+	if !r.whole() && p.agent.ordered() {
 		allocation.After = served(others, ask.Ledger, ask.At, allocation.Amounts, r.memory)
 	}
 	return allocation, policy.Verdict{}
@@ -232,7 +236,7 @@ func (p *gpuMemory) ValidateAllocation(ask policy.ReserveRequest) (after []types
 		return nil, policy.Verdict{Reason: unusableAllocation}
 	}
 	r := p.request(ask.Pod)
-	if r == nil || r.whole() {
+	if r == nil || r.whole() || !p.agent.ordered() {
 		return nil, policy.Verdict{}
 	}
 	var given []policy.Amount
@@ -244,16 +248,17 @@ func (p *gpuMemory) ValidateAllocation(ask policy.ReserveRequest) (after []types
 
 // choose returns the indices of the GPUs that the pod gets, in order; nil if too few of them fit.
 //
-// The device plugin does not know for which of several pending pods with the same request the
-// kubelet calls, and takes the one that was bound first. So that this does not matter, a pod gets
-// the GPU of another pod with the same request that has not been served yet, if it fits there,
-// whatever the order. Otherwise it gets the preferred GPU, if that is set (0 or more) and fits.
+// An agent for which the order of pods matters does not know for which of several pending pods with
+// the same request the kubelet calls, and takes the one that was bound first. So that this does not
+// matter, a pod gets the GPU of another pod with the same request that has not been served yet, if
+// it fits there, whatever the order. Otherwise it gets the preferred GPU, if that is set (0 or more)
+// and fits.
 func (p *gpuMemory) choose(r *request, u *usage, preferred int) []int {
 	var fitting, together []int
 	for i := range u.gpus {
 		if r.fits(&u.gpus[i]) {
 			fitting = append(fitting, i)
-			if r.gpus == 1 && !r.whole() && u.unserved[r.memory]&(1<<i) != 0 {
+			if r.gpus == 1 && !r.whole() && p.agent.ordered() && u.unserved[r.memory]&(1<<i) != 0 {
 				together = append(together, i)
 			}
 		}

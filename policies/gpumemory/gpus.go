@@ -41,8 +41,8 @@ type GPUPod struct {
 
 // gpusOf returns the GPUs of the node in order of index; none if the node has no shared GPUs and no
 // pod holds any.
-func gpusOf(n *snapshot.Node, hw *hardware) []GPU {
-	all := usageOf(n, n.Ledger(memoryResource), hw, true).all
+func (p *gpuMemory) gpusOf(n *snapshot.Node) []GPU {
+	all := p.usageOf(n, p.ledger(n), true).all
 	for i := range all {
 		slices.SortStableFunc(all[i].Pods, func(a, b GPUPod) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -53,12 +53,12 @@ func gpusOf(n *snapshot.Node, hw *hardware) []GPU {
 
 // unannotated returns the pods of the node that request GPUs, and of which neither an allocation
 // nor an annotation says which GPUs they have: see [NodeReport].
-func unannotated(n *snapshot.Node, hw *hardware) []GPUPod {
-	_, unallocated := allocations.On(n, n.Ledger(memoryResource))
+func (p *gpuMemory) unannotated(n *snapshot.Node) []GPUPod {
+	_, unallocated := allocations.On(n, p.ledger(n))
 	var pods []GPUPod
 	for _, i := range unallocated {
-		pod := podStates.Of(n, i)
-		if (pod.memory > 0 || pod.count > 0) && len(annotated(nil, pod, hw)) == 0 {
+		pod := p.podStates.Of(n, i)
+		if (pod.memory > 0 || pod.count > 0) && len(annotated(nil, pod, p.hardware.Of(n))) == 0 {
 			pods = append(pods, GPUPod{Holder: pod.holder, Amount: pod.memory})
 		}
 	}

@@ -2,6 +2,7 @@ package gpumemory
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,12 +13,9 @@ import (
 
 	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
-
-// This file implements the protocol of the gpushare device plugin: its data about nodes, and its
-// annotations of pods.
 
 const (
 	memoryResource = gpushare.Memory
@@ -36,39 +34,36 @@ const (
 	notAssigned = "false"
 )
 
-// unhealthyGPUs are the ConfigMaps with the indices of unhealthy GPUs, under the key "gpus".
-var unhealthyGPUs = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
+// gpuShare is the protocol of the gpushare device plugin: its data about nodes, and its annotations
+// of pods.
+type gpuShare struct{ config *Config }
 
-// unhealthy returns the unhealthy GPUs as bits. It ignores invalid indices.
-func unhealthy(n *snapshot.Node) uint64 {
-	var gpus uint64
-	for entry := range fields.List(n.ConfigMap(unhealthyGPUs)["gpus"], ",") {
-		if i, err := strconv.Atoi(entry); err == nil && i >= 0 && i < maxGPUs {
-			gpus |= 1 << i
-		}
-	}
-	return gpus
+func (a *gpuShare) resource() string { return memoryResource }
+
+func (a *gpuShare) resources() []corev1.ResourceName {
+	return []corev1.ResourceName{memoryResource, countResource}
 }
 
-// annotations returns the annotations from which the device plugin reads which GPUs the pod gets,
-// and how much of each; the GPUs have the given sizes. The device plugin serves pods with the same
-// request in order of ask.At.
-func (p *gpuMemory) annotations(ask policy.ReserveRequest, r *request, given []policy.Amount, sizes []string) map[string]string {
-	indexes, total := make([]string, len(given)), int64(0)
+func (a *gpuShare) ordered() bool { return true }
+
+// annotations implements agent. The device plugin serves pods with the same request in order of
+// ask.At.
+func (a *gpuShare) annotations(ask policy.ReserveRequest, r *request, given []policy.Amount, sizes []int64) map[string]string {
+	indexes, texts, total := make([]string, len(given)), make([]string, len(given)), int64(0)
 	for i, g := range given {
-		indexes[i] = g.Unit
+		indexes[i], texts[i] = g.Unit, strconv.FormatInt(sizes[i], 10)
 		total += g.Amount
 	}
 	written := map[string]string{
 		indexKey:    strings.Join(indexes, ","),
-		sizeKey:     strings.Join(sizes, ","),
+		sizeKey:     strings.Join(texts, ","),
 		amountKey:   strconv.FormatInt(total, 10),
 		assignedKey: notAssigned,
 		timeKey:     strconv.FormatInt(ask.At.UnixNano(), 10),
 	}
 	if r.whole() {
 		written[assignedKey] = assigned // the device plugin does not allocate whole GPUs
-	} else if p.config.MultiGPU {
+	} else if a.config.MultiGPU {
 		written[allocationKey] = allocation(ask.Pod, indexes)
 	}
 	return written
@@ -116,53 +111,6 @@ func allocation(pod *corev1.Pod, indexes []string) string {
 	return string(text)
 }
 
-// annotated appends what a pod on the node holds according to its annotations, whatever tool wrote
-// them. The amount comes from the pod's limits, which are immutable.
-func annotated(all []holding, pod *podState, hw *hardware) []holding {
-	if pod.memory == 0 && pod.count == 0 {
-		return all
-	}
-	h := holding{holder: &pod.holder, total: pod.memory, unserved: pod.unserved()}
-	if pod.shares != nil {
-		for h.gpu, h.amount = range pod.shares {
-			all = append(all, h)
-		}
-		return all
-	}
-	indexes := pod.indexes
-	if indexes == nil && len(hw.capacities) == 1 {
-		indexes = []int{0} // the device plugin gives the only GPU to a pod without an annotation
-	}
-	switch {
-	case pod.memory > 0:
-		for _, h.gpu = range indexes {
-			h.amount = (pod.memory-1)/int64(len(indexes)) + 1
-			all = append(all, h)
-		}
-		return all
-	case slices.Equal(indexes, []int{everyGPU}):
-		indexes = slices.Repeat([]int{anyGPU}, int(min(pod.count, maxGPUs)))
-	}
-	for _, h.gpu = range indexes[:min(int64(len(indexes)), pod.count)] {
-		h.amount = hw.capacity(h.gpu)
-		all = append(all, h)
-	}
-	return all
-}
-
-// parseIndexes returns everyGPU unless the text is a list of different indices.
-func parseIndexes(text string) []int {
-	var indexes []int
-	for part := range strings.SplitSeq(text, ",") {
-		i, err := strconv.Atoi(part)
-		if err != nil || i < 0 || len(indexes) == maxGPUs || slices.Contains(indexes, i) {
-			return []int{everyGPU}
-		}
-		indexes = append(indexes, i)
-	}
-	return indexes
-}
-
 // allocated parses a value of allocationKey: how much the pod holds of each GPU. It returns nil if
 // the value is invalid, or its sum is not memory.
 func allocated(text string, memory int64) map[int]int64 {
@@ -188,4 +136,100 @@ func allocated(text string, memory int64) map[int]int64 {
 		return nil
 	}
 	return shares
+}
+
+func (a *gpuShare) hardware(node *corev1.Node) hardware {
+	memory, count := amount(node.Status.Capacity, memoryResource), amount(node.Status.Capacity, countResource)
+	if memory <= 0 {
+		return hardware{problem: notSharing}
+	}
+	hw := a.config.hardwareOf(node, countResource, count, memory/max(1, count))
+	if hw.problem == nil && node.Status.Allocatable != nil && amount(node.Status.Allocatable, memoryResource) == 0 {
+		hw.problem, hw.reported = pluginDown, fmt.Sprintf("allocatable 0 of %d %s", memory, memoryResource)
+	}
+	return hw
+}
+
+func (a *gpuShare) request(pod *corev1.Pod) *request {
+	memory, count := requested(pod)
+	r := &request{memory: memory, gpus: count}
+	if asking(pod.Spec.InitContainers) > 0 {
+		r.refused, r.gpus = initContainer, 1
+		return r
+	}
+	if memory == 0 && count == 0 {
+		return nil
+	}
+	if label, ok := pod.Labels[countResource]; ok && count == 0 {
+		n, err := strconv.ParseInt(label, 10, 32)
+		if err != nil || n < 1 {
+			r.refused, n = invalidCount, 1
+		}
+		r.gpus = n
+	}
+	r.gpus = max(1, r.gpus)
+	r.share = r.memory / r.gpus
+	switch {
+	case r.refused != nil:
+	case !a.config.MultiContainer && asking(pod.Spec.Containers) > 1:
+		r.refused = severalContainers
+	case !a.config.MultiGPU && !r.whole() && r.gpus > 1:
+		r.refused = severalGPUs
+	case !evenly(pod.Spec.Containers, r.gpus):
+		r.refused = unevenShares
+	}
+	return r
+}
+
+func (a *gpuShare) state(pod *corev1.Pod) podState {
+	s := podState{holder: allocations.HolderOf(pod)}
+	if s.memory, s.count = requested(pod); s.memory > 0 {
+		s.shares = allocated(pod.Annotations[allocationKey], s.memory)
+	}
+	if text, ok := pod.Annotations[indexKey]; ok {
+		s.indexes = parseIndexes(text)
+	}
+	s.pending = pod.Status.Phase == corev1.PodPending || pod.Status.Phase == ""
+	text, marked := pod.Annotations[assignedKey]
+	s.marked, s.notAssigned = marked, text == notAssigned
+	return s
+}
+
+// requested returns what the pod's containers request. Init containers do not count, as in
+// gpushare.
+func requested(pod *corev1.Pod) (memory, count int64) {
+	for i := range pod.Spec.Containers {
+		memory = snapshot.AddAmounts(memory, limit(&pod.Spec.Containers[i], memoryResource))
+		count = snapshot.AddAmounts(count, limit(&pod.Spec.Containers[i], countResource))
+	}
+	return memory, count
+}
+
+// asking returns how many of the containers request a GPU.
+func asking(containers []corev1.Container) int {
+	n := 0
+	for i := range containers {
+		if limit(&containers[i], memoryResource) > 0 || limit(&containers[i], countResource) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// evenly reports whether the request of each container is divisible by the number of GPUs.
+func evenly(containers []corev1.Container, gpus int64) bool {
+	for i := range containers {
+		if limit(&containers[i], memoryResource)%gpus != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func limit(c *corev1.Container, name corev1.ResourceName) int64 {
+	q, ok := c.Resources.Limits[name]
+	if !ok {
+		return 0
+	}
+	return max(0, q.Value())
 }

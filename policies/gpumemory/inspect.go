@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -87,7 +89,7 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (value any, found 
 
 func (p *gpuMemory) report(n *snapshot.Node) NodeReport {
 	hw := p.hardware.Of(n)
-	report := NodeReport{Name: n.Name, GPUs: gpusOf(n, hw), Unannotated: unannotated(n, hw)}
+	report := NodeReport{Name: n.Name, GPUs: p.gpusOf(n), Unannotated: p.unannotated(n)}
 	if hw.reported != "" {
 		report.Problem, report.Reported = hw.problem.Code, hw.reported
 	}
@@ -113,7 +115,7 @@ func (r *Report) inspection() inspection {
 }
 
 func (p *gpuMemory) Units(view *snapshot.View) policy.UnitList {
-	list := policy.UnitList{Resource: memoryResource, Title: "GPU memory", Unit: string(p.config.Unit), Nodes: make([]policy.NodeUnits, 0, view.Len())}
+	list := policy.UnitList{Resource: corev1.ResourceName(p.agent.resource()), Title: "GPU memory", Unit: string(p.config.Unit), Nodes: make([]policy.NodeUnits, 0, view.Len())}
 	for n := range view.All() {
 		if units := *p.units.Of(n); len(units) > 0 {
 			list.Nodes = append(list.Nodes, policy.NodeUnits{Node: n.Name, Group: n.Object.Labels[p.config.ModelLabel], Units: units})

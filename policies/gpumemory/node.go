@@ -10,6 +10,7 @@ import (
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/allocations"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -31,28 +32,6 @@ type hardware struct {
 	mixed      bool           // the GPUs have different sizes, so they are of different models
 }
 
-func hardwareOf(node *corev1.Node, c *Config) hardware {
-	memory := amount(node.Status.Capacity, memoryResource)
-	if memory <= 0 {
-		return hardware{problem: notSharing}
-	}
-	sizes, wrong := sizesOf(node, c, memory)
-	for _, size := range sizes {
-		if hint := c.Unit.implausible(size); hint != "" {
-			sizes, wrong = nil, fmt.Sprintf("has a GPU with %d %s, and no GPU has %s", size, c.Unit, hint)
-			break
-		}
-	}
-	if wrong != "" {
-		return hardware{problem: invalidGPUs, reported: wrong}
-	}
-	hw := hardware{capacities: sizes, mixed: slices.ContainsFunc(sizes, func(size int64) bool { return size != sizes[0] })}
-	if node.Status.Allocatable != nil && amount(node.Status.Allocatable, memoryResource) == 0 {
-		hw.problem, hw.reported = pluginDown, fmt.Sprintf("allocatable 0 of %d %s", memory, memoryResource)
-	}
-	return hw
-}
-
 // capacity returns the size of the GPU, and 0 if the node does not have it.
 func (hw *hardware) capacity(gpu int) int64 {
 	if gpu < 0 || gpu >= len(hw.capacities) {
@@ -61,25 +40,40 @@ func (hw *hardware) capacity(gpu int) int64 {
 	return hw.capacities[gpu]
 }
 
+// hardwareOf returns what the node has: the count of GPUs of one size that something reports, or
+// other sizes that the node declares.
+func (c *Config) hardwareOf(node *corev1.Node, countedBy string, count, size int64) hardware {
+	sizes, wrong := c.sizesOf(node, countedBy, count, size)
+	for _, size := range sizes {
+		if hint := c.Unit.implausible(size); hint != "" {
+			wrong = fmt.Sprintf("has a GPU with %d %s, and no GPU has %s", size, c.Unit, hint)
+			break
+		}
+	}
+	if wrong != "" {
+		return hardware{problem: invalidGPUs, reported: wrong}
+	}
+	return hardware{capacities: sizes, mixed: slices.ContainsFunc(sizes, func(size int64) bool { return size != sizes[0] })}
+}
+
 // sizesOf returns the memory of each GPU, or what is wrong with what the node reports.
-func sizesOf(node *corev1.Node, c *Config, memory int64) (sizes []int64, wrong string) {
-	count := amount(node.Status.Capacity, countResource)
+func (c *Config) sizesOf(node *corev1.Node, countedBy string, count, size int64) (sizes []int64, wrong string) {
 	if text, declared := c.SizesFrom.Of(node); declared {
 		sizes := parseSizes(slices.Collect(c.SizesFrom.Items(text)))
 		switch {
 		case sizes == nil:
 			wrong = "must be whole numbers, at most 64"
 		case count > 0 && count != int64(len(sizes)):
-			wrong = fmt.Sprintf("must be as many numbers as %s, %d", countResource, count)
+			wrong = fmt.Sprintf("must be as many numbers as %s, %d", countedBy, count)
 		default:
 			return sizes, ""
 		}
 		return nil, fmt.Sprintf("%s is %.100q, and %s", c.SizesFrom, text, wrong)
 	}
 	if count < 1 || count > maxGPUs {
-		return nil, fmt.Sprintf("has %s %d, and that must be 1 to 64", countResource, count)
+		return nil, fmt.Sprintf("has %s %d, and that must be 1 to 64", countedBy, count)
 	}
-	return slices.Repeat([]int64{memory / count}, int(count)), ""
+	return slices.Repeat([]int64{size}, int(count)), ""
 }
 
 // implausible returns which unit a size is probably in that no GPU has in this unit, or "". A GPU
@@ -134,7 +128,8 @@ type usage struct {
 
 // usageOf computes the usage with the given ledger, which may be nil, instead of the node's own.
 // The GPUs have their Pods only if that is requested.
-func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware, withPods bool) usage {
+func (p *gpuMemory) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, withPods bool) usage {
+	hw := p.hardware.Of(n)
 	u, ill := usage{problem: hw.problem}, unhealthy(n)
 	add := func(gpu int, capacity int64) {
 		u.all = append(u.all, GPU{Index: gpu, Capacity: capacity, Healthy: gpu >= maxGPUs || ill&(1<<gpu) == 0})
@@ -142,7 +137,7 @@ func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware, withPods b
 	for i, capacity := range hw.capacities {
 		add(i, capacity)
 	}
-	held := holdings(n, ledger, hw)
+	held := p.holdings(n, ledger)
 	for _, h := range held {
 		if h.gpu >= len(hw.capacities) && !slices.ContainsFunc(u.all, func(d GPU) bool { return d.Index == h.gpu }) {
 			add(h.gpu, 0)
@@ -198,11 +193,12 @@ type holding struct {
 // holdings lists what pods hold: by the allocations in the ledger, which may be nil, and for other
 // pods by their annotations. A pod holds no more whole GPUs than it requests, whatever its
 // annotations say: if they do not name them, it holds GPUs that no other pod does.
-func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding {
+func (p *gpuMemory) holdings(n *snapshot.Node, ledger *snapshot.Ledger) []holding {
+	hw := p.hardware.Of(n)
 	allocated, unallocated := allocations.On(n, ledger)
 	all := make([]holding, 0, len(n.Pods))
 	for _, i := range unallocated {
-		all = annotated(all, podStates.Of(n, i), hw)
+		all = annotated(all, p.podStates.Of(n, i), hw)
 	}
 	for _, c := range allocated {
 		index, err := strconv.Atoi(c.Unit)
@@ -211,7 +207,7 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 		}
 		h := holding{holder: &c.Holder, gpu: index, amount: c.Amount, total: c.Total, unserved: true}
 		if c.Index >= 0 {
-			h.unserved = waits(podStates.Of(n, c.Index), c.Entry)
+			h.unserved = waits(p.podStates.Of(n, c.Index), c.Entry)
 		}
 		all = append(all, h)
 	}
@@ -236,4 +232,18 @@ func waits(pod *podState, entry *snapshot.LedgerPod) bool {
 		return pod.pending && entry.Annotations[assignedKey] == notAssigned
 	}
 	return pod.unserved()
+}
+
+// unhealthyGPUs are the ConfigMaps with the indices of unhealthy GPUs, under the key "gpus".
+var unhealthyGPUs = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
+
+// unhealthy returns the unhealthy GPUs as bits. It ignores invalid indices.
+func unhealthy(n *snapshot.Node) uint64 {
+	var gpus uint64
+	for entry := range fields.List(n.ConfigMap(unhealthyGPUs)["gpus"], ",") {
+		if i, err := strconv.Atoi(entry); err == nil && i >= 0 && i < maxGPUs {
+			gpus |= 1 << i
+		}
+	}
+	return gpus
 }
