@@ -4,13 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,7 +113,7 @@ func TestCorpus(t *testing.T) {
 		err := load(t, inner)
 		fmt.Fprintf(&says, "%s: %s\n", f.name, j.verdict(err))
 	}
-	j.report(1000)
+	j.report()
 	const golden = "testdata/kube-scheduler.txt"
 	if *update {
 		if err := os.WriteFile(golden, []byte(says.String()), 0o644); err != nil {
@@ -138,7 +135,7 @@ func TestDataOfTheDoctor(t *testing.T) {
 	for _, f := range ofTheDoctor(t) {
 		j.sample(f)
 	}
-	j.report(1000)
+	j.report()
 }
 
 func (j *judge) sample(f sampleFile) {
@@ -157,65 +154,4 @@ func (j *judge) verdict(err error) string {
 	text, _, _ := strings.Cut(err.Error(), " is missing in '") // continues with the file
 	text, _, _ = strings.Cut(text, " at input byte ")          // continues with a number that depends on the length of the directory's name
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, j.dir, "/tls")), " ")
-}
-
-var (
-	failure   = regexp.MustCompile(`(?m)"command failed" err=("(?:[^"\\]|\\.)*")$`)
-	multiline = regexp.MustCompile(`(?s)"command failed" err=<\n(.*)\n >\n`)
-)
-
-// outcome runs the real kube-scheduler and returns the error that it logs, or "".
-func outcome(tb testing.TB, file string) string {
-	tb.Helper()
-	written := file + ".written"
-	cmd := exec.Command("../bin/kube-scheduler", "--config", file, "--master", nowhere, "--secure-port", "0", "--write-config-to", written)
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		if _, err := os.Stat(written); err != nil {
-			tb.Errorf("kube-scheduler wrote no configuration: %v\n%s", err, out)
-		}
-		return ""
-	}
-	if m := multiline.FindSubmatch(out); m != nil {
-		return strings.ReplaceAll(strings.TrimPrefix(string(m[1]), "\t"), "\n\t", "\n")
-	}
-	m := failure.FindSubmatch(out)
-	if m == nil {
-		tb.Errorf("%s: %v\n%s", file, err, out)
-		return ""
-	}
-	text, err := strconv.Unquote(string(m[1]))
-	if err != nil {
-		tb.Error(err)
-	}
-	return text
-}
-
-// TestBinary compares the judge with the program kube-scheduler, with every fifth file of the corpus.
-func TestBinary(t *testing.T) {
-	j := newJudge(t)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	slots := make(chan bool, 2)
-	for i, f := range corpus(t) {
-		if i%5 != 0 {
-			continue
-		}
-		inner, _ := configurationIn([]byte(j.here(f.content)))
-		want := ""
-		if err := load(t, inner); err != nil {
-			want = err.Error()
-		}
-		file := filepath.Join(j.dir, fmt.Sprintf("judged-%d.yaml", i))
-		if err := os.WriteFile(file, inner, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		slots <- true
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if got := outcome(t, file); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
-				t.Errorf("%s:\n  the program: %s\n  the judge:   %s", f.name, got, want)
-			}
-		})
-	}
 }

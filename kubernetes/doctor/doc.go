@@ -1,7 +1,7 @@
 // Package doctor holds tests that compare what package wiring/doctor says about configuration files
 // of kube-scheduler with what kube-scheduler does with them: it loads, defaults and validates a
 // file, and creates a scheduler with its profiles, plugins and extenders. kube-scheduler runs as a
-// library, which a test compares with the program kube-scheduler.
+// library.
 //
 // # The files
 //
@@ -9,7 +9,6 @@
 //   - testdata/yaml.txtar: YAML and JSON as people write them.
 //   - testdata/tutorials.txtar: the file of one tutorial in more of the indentations that its readers may try.
 //   - The files of five tutorials and the other examples, docs/check.md, and the test data of wiring/doctor.
-//   - Generated files, which combine mistakes with ways to write YAML. The seed of a file determines it.
 //
 // The file testdata/kube-scheduler.txt says what kube-scheduler does with each file of the corpus.
 //
@@ -21,7 +20,4 @@
 //   - A file with which it starts has no error that says otherwise.
 //
 // Known exceptions are in a table, with the reason.
-//
-// The flag -files generates more files, -sample prints more of each kind of disagreement, and -only
-// judges one file.
 package doctor

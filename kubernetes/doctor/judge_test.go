@@ -3,7 +3,6 @@ package doctor
 import (
 	"bytes"
 	"cmp"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -24,38 +23,10 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-var (
-	files  = flag.Int("files", 200, "how many generated files to judge")
-	sample = flag.Int("sample", 1, "how many files to print of each kind of disagreement")
-	only   = flag.Int("only", -1, "judge and print the generated file with this seed alone")
-)
-
-// outboards are configurations of Outboard with which generated files are checked.
-var outboards = []string{`
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-profiles:
-- path: /gpu
-  managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
-  policies: [{type: GPUMemory}]
-- path: /images
-  policies: [{type: ImageLocality}]
-`, `
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving:
-  tls: {certFile: /tls/server.crt, keyFile: /tls/server.key, clientCAFile: /tls/ca.crt, allowedClients: [kube-scheduler]}
-profiles:
-- managedResources: [{name: aliyun.com/gpu-mem, ignoredByScheduler: true}, {name: aliyun.com/gpu-count, ignoredByScheduler: true}]
-  policies: [{type: GPUMemory}]
-`}
-
 // judge compares the doctor with kube-scheduler, and counts.
 type judge struct {
 	testing.TB
-	dir       string // of the files that configurations name as /tls
-	outboards []*config.Config
+	dir string // of the files that configurations name as /tls
 	counts
 	disagreements map[string][]disagreement // by kind
 }
@@ -76,9 +47,6 @@ type counts struct {
 func newJudge(tb testing.TB) *judge {
 	j := &judge{TB: tb, dir: tb.TempDir(), disagreements: map[string][]disagreement{}}
 	j.certificates()
-	for _, text := range outboards {
-		j.outboards = append(j.outboards, j.configuration(text))
-	}
 	return j
 }
 
@@ -305,8 +273,8 @@ func indentedText(text string) string {
 	return "  | " + strings.ReplaceAll(strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\r", "␍"), "\n", "\n  | ")
 }
 
-// report prints the counts and a sample of the disagreements.
-func (j *judge) report(sample int) {
+// report prints the counts and the disagreements.
+func (j *judge) report() {
 	j.Helper()
 	for _, kind := range slices.SortedFunc(maps.Keys(j.disagreements), func(a, b string) int {
 		return cmp.Or(-cmp.Compare(len(j.disagreements[a]), len(j.disagreements[b])), cmp.Compare(a, b))
@@ -318,7 +286,7 @@ func (j *judge) report(sample int) {
 			j.Errorf("%d× %s", len(all), kind)
 		}
 		slices.SortFunc(all, func(a, b disagreement) int { return len(a.content) - len(b.content) })
-		for _, d := range all[:min(sample, len(all))] {
+		for _, d := range all {
 			j.Logf("%s\n%s", d.name, d.detail)
 		}
 	}
@@ -344,30 +312,4 @@ func isDisputed(kind string) bool {
 		}
 	}
 	return false
-}
-
-func (j *judge) generated(seed uint64) {
-	d := generate(seed)
-	var outboard *config.Config
-	if d.outboard >= 0 {
-		outboard = j.outboards[d.outboard]
-	}
-	j.judge(fmt.Sprintf("file %d (%s), Outboard %d", seed, strings.Join(d.mistakes, ", "), d.outboard), j.here(d.data), outboard)
-}
-
-// TestGenerated judges generated files.
-func TestGenerated(t *testing.T) {
-	j := newJudge(t)
-	if *only >= 0 {
-		j.generated(uint64(*only))
-		j.report(1000)
-		return
-	}
-	for seed := range *files {
-		j.generated(uint64(seed))
-	}
-	j.report(*sample)
-	if j.accepted*100 < j.files*30 {
-		t.Errorf("kube-scheduler accepts %d of %d files: less than 30 %%", j.accepted, j.files)
-	}
 }
