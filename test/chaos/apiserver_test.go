@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/internal/cluster"
@@ -35,8 +34,6 @@ type apiServer struct {
 	trap    *trap
 	ledgers map[string]*ledger.Object // as last written by the replica
 	refused map[string]bool           // pods of which a Binding was rejected, by name
-	// forgetful: ledgers are not stored, so replicas allocate what they have not allocated.
-	forgetful bool
 }
 
 // trap holds the request that reaches its point.
@@ -136,16 +133,12 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writes, object := a.classify(r, body)
 	a.reach("before-", writes)
 	response := httptest.NewRecorder()
-	if object != nil && a.forgets() {
-		forget(response, object)
-	} else {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
-		defer cancel()
-		forwarded := r.Clone(ctx)
-		forwarded.Body = io.NopCloser(bytes.NewReader(body))
-		a.proxy.ServeHTTP(response, forwarded)
-		a.record(r, object, response.Code)
-	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
+	defer cancel()
+	forwarded := r.Clone(ctx)
+	forwarded.Body = io.NopCloser(bytes.NewReader(body))
+	a.proxy.ServeHTTP(response, forwarded)
+	a.record(r, object, response.Code)
 	a.reach("after-", writes)
 	for name, values := range response.Header() {
 		w.Header()[name] = values
@@ -188,29 +181,5 @@ func (a *apiServer) record(r *http.Request, object *ledger.Object, code int) {
 	}
 	if object != nil && code < http.StatusBadRequest {
 		a.ledgers[object.Name] = object
-	}
-}
-
-func (a *apiServer) forgets() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.forgetful
-}
-
-// forgetAllocations stores no ledgers from now on.
-func (a *apiServer) forgetAllocations() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.forgetful = true
-}
-
-// forget accepts a ledger, and responds with one that has no allocations.
-func forget(w http.ResponseWriter, object *ledger.Object) {
-	object.Spec.Units, object.Spec.Pods = nil, nil
-	object.UID, object.ResourceVersion = uuid.NewUUID(), object.ResourceVersion+"1"
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusCreated)
-	if err := json.NewEncoder(w).Encode(object); err != nil {
-		panic(err)
 	}
 }
