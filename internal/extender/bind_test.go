@@ -2,11 +2,9 @@ package extender_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -106,43 +104,6 @@ func TestBind(t *testing.T) {
 	})
 }
 
-// Two pods arrive at the same time, and one of them fits: while the first is being bound, the second must be rejected, although
-// no view has the first yet; after the first bind call has failed, another pod fits.
-func TestBindCountsPodsOnTheirWay(t *testing.T) {
-	second := somePod()
-	second.Name, second.UID = "q", "u2"
-	arrived, proceed := make(chan struct{}), make(chan error)
-	cluster := &fakeCluster{view: view([]*corev1.Node{labelled("one", "say", "full", "pods", "")}), pods: []*corev1.Pod{somePod(), second}}
-	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
-	s := serve(t, cluster)
-	bind := func(name, uid string) string {
-		return s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: name, PodNamespace: "default", PodUID: types.UID(uid), Node: "one"}))
-	}
-	answered := make(chan string)
-	go func() { answered <- bind("p", "u1") }()
-	<-arrived
-	if answer := bind("q", "u2"); !strings.Contains(answer, noRoom.Text) {
-		t.Errorf("the second pod: %s", answer)
-	}
-	proceed <- errors.New("refused")
-	if answer := <-answered; !strings.Contains(answer, "refused") {
-		t.Errorf("the first pod: %s", answer)
-	}
-	go func() { answered <- bind("q", "u2") }()
-	<-arrived
-	// The same pod again, because kube-scheduler's call has timed out.
-	again := make(chan string)
-	go func() { again <- bind("q", "u2") }()
-	<-arrived
-	proceed <- nil
-	proceed <- nil
-	for _, answer := range []string{<-answered, <-again} {
-		if answer != `{"Error":""}` {
-			t.Errorf("the second pod, with room: %s", answer)
-		}
-	}
-}
-
 // A pod that is bound to the node between two steps of another bind call also counts: it is no longer in flight, and the view
 // from before does not have it.
 func TestBindCountsPodsBoundMeanwhile(t *testing.T) {
@@ -208,88 +169,6 @@ func TestBindCountsThePodAdmittedBefore(t *testing.T) {
 			t.Errorf("the second pod: %s", got)
 		}
 	})
-}
-
-// While a pod is being bound, filter and prioritize count it on its node, for other pods.
-func TestFilterCountsPodsOnTheirWay(t *testing.T) {
-	second := somePod()
-	second.Name, second.UID = "q", "u2"
-	arrived, proceed := make(chan struct{}), make(chan error)
-	nodes := []*corev1.Node{labelled("one", "say", "full", "pods", ""), labelled("other", "say", "full", "pods", "")}
-	cluster := &fakeCluster{view: view(nodes), pods: []*corev1.Pod{somePod(), second}}
-	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
-	s := serve(t, cluster)
-	fitting := func(pod *corev1.Pod, asked ...string) []string {
-		var result extenderv1.ExtenderFilterResult
-		answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: pod, NodeNames: &asked}))
-		if err := json.Unmarshal([]byte(answer), &result); err != nil || result.NodeNames == nil {
-			t.Fatalf("got response %s (%v)", answer, err)
-		}
-		return *result.NodeNames
-	}
-	expect := func(when string, pod *corev1.Pod, want ...string) {
-		t.Helper()
-		for range 2 { // the second call may use the cache
-			if got := fitting(pod, "unknown", "other", "one"); !slices.Equal(got, want) {
-				t.Errorf("%s, %s fits on %q, want %q", when, pod.Name, got, want)
-			}
-		}
-	}
-	expect("before", second, "other", "one")
-	answered := make(chan string)
-	go func() {
-		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
-	}()
-	<-arrived
-	expect("while p is bound", second, "other")
-	expect("while p is bound", somePod(), "other", "one")
-	proceed <- errors.New("refused")
-	<-answered
-	expect("when p is not bound", second, "other", "one")
-}
-
-// oneUnit allocates the only unit of each node. A pod's annotation says that it holds the unit.
-type oneUnit struct{ shop }
-
-func (o *oneUnit) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
-	return o, nil
-}
-
-func (o *oneUnit) Filter(n *snapshot.Node) policy.Verdict {
-	if slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.Annotations["shop/unit"] != "" }) {
-		return policy.Verdict{Reason: noRoom}
-	}
-	return policy.Verdict{}
-}
-
-// For a while, a pod that is being bound has no allocation in the view: until then it counts with its planned allocation.
-func TestFilterCountsWhatPodsOnTheirWayWillAllocation(t *testing.T) {
-	second := somePod()
-	second.Name, second.UID = "q", "u2"
-	arrived, proceed := make(chan struct{}), make(chan error)
-	units := &oneUnit{}
-	cluster := &fakeCluster{view: view([]*corev1.Node{labelled("one"), labelled("other")}), pods: []*corev1.Pod{somePod(), second}}
-	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
-	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
-		e.Policies = []engine.WeightedPolicy{{Name: "OneUnit", Policy: units, Weight: 1}}
-		o.Ledgers = units
-	})
-	answered := make(chan string)
-	go func() {
-		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
-	}()
-	<-arrived
-	answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: second, NodeNames: names("one", "other")}))
-	if result := decode[extenderv1.ExtenderFilterResult](t, answer); result.NodeNames == nil || !slices.Equal(*result.NodeNames, []string{"other"}) {
-		t.Errorf("while the unit of one is being allocated, filter returns %s", answer)
-	}
-	proceed <- nil
-	if answer := <-answered; answer != `{"Error":""}` {
-		t.Errorf("the first pod: %s", answer)
-	}
-	if units.allocated != 1 {
-		t.Errorf("got %d allocations, want that of the first pod", units.allocated)
-	}
 }
 
 // shop is a policy that allocates one unit, and the ledgers with its allocations.

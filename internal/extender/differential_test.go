@@ -2,15 +2,12 @@ package extender_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"testing"
 
@@ -216,64 +213,6 @@ func (d *differential) checkScores(t tester, args extenderv1.ExtenderArgs, got e
 		}
 	}
 	return best
-}
-
-// TestRecordedCallsAgainstPlainEvaluation repeats the calls of a real kube-scheduler, in their order, while the pods
-// are bound.
-func TestRecordedCallsAgainstPlainEvaluation(t *testing.T) {
-	for name, every := range map[string]int{"filter-5000-default.jsonl.gz": 1, "filter-5000-all.jsonl.gz": 4} {
-		t.Run(name, func(t *testing.T) {
-			var builder snapshot.Builder
-			for i := range 5000 {
-				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%05d", i)}}
-				if i%3 == 0 { // a third of the nodes have the pods' image
-					node.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/team-1/service-01:v1.1.3"}, SizeBytes: 1 << 20}}
-				}
-				builder.SetNode(node)
-			}
-			cluster := &fakeCluster{view: builder.View()}
-			d := newDifferential(t, cheapPolicies(t, 2), 0, cluster)
-			rejected := false
-			for i, body := range recorded(t, name) {
-				if i%every != 0 {
-					continue
-				}
-				best := d.check(t, body)
-				var args extenderv1.ExtenderArgs
-				if err := json.Unmarshal(body, &args); err != nil {
-					t.Fatal(err)
-				}
-				for _, node := range []string{best, (*args.NodeNames)[0], (*args.NodeNames)[0]} { // so that some are full soon
-					pod := args.Pod.DeepCopy()
-					pod.UID, pod.Spec.NodeName = types.UID(fmt.Sprintf("%d on %s", i, node)), node
-					builder.SetPod(pod)
-				}
-				cluster.view = builder.View()
-				rejected = rejected || best != (*args.NodeNames)[0]
-			}
-			if !rejected {
-				t.Error("the first node is always the best: the responses do not depend on the cluster")
-			}
-		})
-	}
-}
-
-// recorded returns the bodies of recorded filter calls.
-func recorded(t *testing.T, name string) [][]byte {
-	file, err := os.Open("testdata/wire/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	unzipped, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(unzipped)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bytes.Split(bytes.TrimSpace(text), []byte{'\n'})
 }
 
 // TestDrawnCallsAgainstPlainEvaluation makes calls about any pods and nodes while the cluster changes.

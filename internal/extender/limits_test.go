@@ -6,12 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -157,55 +154,6 @@ func TestAnnouncedBodyTakesNoMemory(t *testing.T) {
 	}
 }
 
-// A call with whole nodes reads its body into the buffer of the former one. With a new buffer of 5 MB,
-// it takes more than twice the processor time.
-func TestLargeBodiesShareABuffer(t *testing.T) {
-	h, _ := handlerOf(t, &fakeCluster{view: view(threeNodes)})
-	body := `{"Pod":` + podWith(0, ``) + `,"NodeNames":["good"],"x":"` + strings.Repeat("x", 5<<20) + `"}`
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the buffer is kept until garbage is collected
-	here(t, h, "filter", body)
-	if took := allocated(func() { here(t, h, "filter", body) }); took > 1<<20 {
-		t.Errorf("the second call allocates %d KiB", took>>10)
-	}
-}
-
-// meeting is a body that ends when those of all others have arrived.
-type meeting struct {
-	io.Reader
-	others *sync.WaitGroup
-}
-
-func (m *meeting) Read(p []byte) (int, error) {
-	n, err := m.Reader.Read(p)
-	if err != nil {
-		m.others.Done()
-		m.others.Wait()
-	}
-	return n, err
-}
-
-// Many large concurrent calls leave no more buffers behind than one.
-func TestMemoryOfBuffersIsFreed(t *testing.T) {
-	h, _ := handlerOf(t, &fakeCluster{view: view(threeNodes)})
-	body := `{"Pod":` + podWith(0, ``) + `,"NodeNames":["good"],"x":"` + strings.Repeat("x", 4<<20) + `"}`
-	here(t, h, "filter", body)
-	before := heap()
-	var running, arrived sync.WaitGroup
-	for range 32 {
-		arrived.Add(1)
-		running.Go(func() {
-			req := httptest.NewRequest(http.MethodPost, "/filter", &meeting{strings.NewReader(body), &arrived})
-			req.ContentLength = int64(len(body))
-			h.ServeHTTP(httptest.NewRecorder(), req)
-		})
-	}
-	running.Wait()
-	if kept := heap() - before; kept > 16<<20 {
-		t.Errorf("the handler retains %d MiB", kept>>20)
-	}
-	runtime.KeepAlive(h)
-}
-
 // A request reserves memory once, before its body is decoded, and a usual request reserves little.
 func TestReserve(t *testing.T) {
 	var reserved []int64
@@ -270,34 +218,6 @@ func TestErrorsNameTheLimit(t *testing.T) {
 	if got.Error != "" {
 		t.Errorf("names of maximum length: got Error %s", got.Error)
 	}
-}
-
-// Requests with many unknown nodes are decoded one after the other, and all get a response.
-func TestManyNewNodesAtOnce(t *testing.T) {
-	s := serve(t, &fakeCluster{view: view(threeNodes)})
-	list := corev1.NodeList{}
-	for i := range 600 {
-		n := labelled(fmt.Sprintf("new-%03d", i))
-		n.Annotations = map[string]string{"long": strings.Repeat("x", 8<<10)}
-		list.Items = append(list.Items, *n)
-	}
-	body := encode(t, extenderv1.ExtenderArgs{Pod: somePod(), Nodes: &list})
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			res, err := http.Post(s.URL+"/filter", "application/json", strings.NewReader(body))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer res.Body.Close()
-			var answer extenderv1.ExtenderFilterResult
-			if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Error != "" || len(answer.Nodes.Items) != len(list.Items) {
-				t.Errorf("error %v, response with the error %q", err, answer.Error)
-			}
-		})
-	}
-	all.Wait()
 }
 
 // A caller cannot fill the log: it has a few lines for each cause.
