@@ -6,18 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,9 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/binder"
@@ -303,33 +297,6 @@ func without(rules []rbacv1.PolicyRule, p permission) (rest []rbacv1.PolicyRule)
 	return rest
 }
 
-// tested maps each file with roles to the test that removes each of their rules.
-var tested = map[string]string{
-	"outboard.yaml":       "TestEveryPermissionIsNeeded",
-	"allocations.yaml":    "TestEveryPermissionIsNeeded",
-	"unhealthy-gpus.yaml": "TestEveryPermissionIsNeeded",
-	"devices.yaml":        "TestEveryPermissionIsNeeded",
-	"gpushare.yaml":       "TestRolesForTheSamePolicies: the rules are those for GPUMemory",
-	"plugin.yaml":         "TestRolesForTheSamePolicies: with the role of kube-scheduler they are those for GPUMemory",
-	"scheduler.yaml":      "TestEveryRuleForTheLeaseIsNeeded",
-	"metrics.yaml":        "TestEveryRuleForSignalsIsNeeded",
-	"other-cluster.yaml":  "TestEveryRuleForSignalsIsNeeded",
-}
-
-func TestEveryRoleIsTested(t *testing.T) {
-	root := filepath.Join("..", "..")
-	files, err := filepath.Glob(filepath.Join(root, "deploy", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("there are no manifests", err)
-	}
-	for _, path := range files {
-		file := filepath.Base(path)
-		if has := len(roles(t, root, file)) > 0; has != (tested[file] != "") {
-			t.Errorf("%s has roles: %t, tested by %q", file, has, tested[file])
-		}
-	}
-}
-
 // The plugin and the replacement for gpushare run the policy GPUMemory, too, so they need the same permissions as Outboard with it. The
 // plugin also has those of kube-scheduler.
 func TestRolesForTheSamePolicies(t *testing.T) {
@@ -410,104 +377,6 @@ func grant(th *theater.Theater, name, namespace string, rules []rbacv1.PolicyRul
 	}
 	return user
 }
-
-// Without any one rule for the Lease, the second kube-scheduler of deploy/scheduler.yaml places no
-// pods, or stops to place pods when it has to renew the Lease.
-func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
-	th := theater.Open(t)
-	shipped := roles(t, th.Root, "scheduler.yaml")
-	if len(shipped) != 1 {
-		t.Fatalf("scheduler.yaml has %d roles, want that for the Lease", len(shipped))
-	}
-	want := map[permission]string{
-		{}: "leads",
-		{"coordination.k8s.io", "leases", "create"}: "never leads",
-		{"coordination.k8s.io", "leases", "get"}:    "never leads",
-		{"coordination.k8s.io", "leases", "update"}: "stops",
-	}
-	cases := append([]permission{{}}, permissions(shipped[0].Rules)...)
-	if len(cases) != len(want) {
-		t.Errorf("the Role has the permissions %v, want %v", cases, want)
-	}
-	for i, p := range cases {
-		t.Run("without "+p.String(), func(t *testing.T) {
-			th := th.Parallel(t)
-			// The Role is for the namespace of the release. Here, each case has its own Lease.
-			name := fmt.Sprint("lease-", i)
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			if _, err := th.Client.CoreV1().Namespaces().Create(th.Ctx, namespace, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			config := grant(th, name, name, without(shipped[0].Rules, p)).Config
-			leases := kubernetes.NewForConfigOrDie(config).CoordinationV1().Leases(name)
-			if p.verb != "create" { // any other rule shows that the Role is in force
-				th.Eventually("the Role is in force", func() bool {
-					_, err := leases.Create(th.Ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-					return err == nil
-				})
-			} else {
-				th.Eventually("the Role is in force", func() bool {
-					_, err := leases.Get(th.Ctx, "outboard-scheduler", metav1.GetOptions{})
-					return apierrors.IsNotFound(err)
-				})
-			}
-			if got := lead(th.Ctx, config, name); got != want[p] {
-				t.Errorf("it %s, want: it %s", got, want[p])
-			}
-		})
-	}
-}
-
-// lead tries to lead as kube-scheduler does, with the Lease of the shipped configuration and shorter
-// times, until it has renewed the Lease, or lost it, or was denied twice before it led. It returns which.
-func lead(ctx context.Context, config *rest.Config, namespace string) string {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var acquired, renewed, denied atomic.Int64
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			resp, err := next.RoundTrip(req)
-			switch {
-			case err != nil:
-			case resp.StatusCode == http.StatusCreated:
-				acquired.Add(1)
-			case resp.StatusCode == http.StatusOK && req.Method == http.MethodPut:
-				renewed.Add(1)
-				cancel()
-			case resp.StatusCode == http.StatusForbidden && denied.Add(1) > 1 && acquired.Load() == 0:
-				cancel()
-			}
-			return resp, err
-		})
-	})
-	started := make(chan struct{})
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: "outboard-scheduler"}, Client: kubernetes.NewForConfigOrDie(config).CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: "one"},
-		},
-		LeaseDuration: 20 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 200 * time.Millisecond,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(started) }, OnStoppedLeading: func() {}},
-	})
-	if err != nil {
-		return err.Error()
-	}
-	elector.Run(klog.NewContext(ctx, klog.Logger{})) // without log; returns when it has lost the Lease, or ctx ends
-	if acquired.Load() == 0 {
-		return "never leads"
-	}
-	<-started
-	if renewed.Load() == 0 {
-		return "stops"
-	}
-	return "leads"
-}
-
-// roundTripper is an http.RoundTripper.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // Without any one rule of the manifests for signals, a read of the signal fails, and names the rule.
 func TestEveryRuleForSignalsIsNeeded(t *testing.T) {

@@ -53,12 +53,6 @@ func OpenWith(t *testing.T, o controlplane.Options) *Theater {
 	return open(t, Patience, stage.Options{ControlPlane: o})
 }
 
-// OpenProgram is Open with the program in place of Outboard.
-func OpenProgram(t *testing.T, path string) *Theater {
-	t.Helper()
-	return open(t, Patience, stage.Options{Pool: &pool, Outboard: path})
-}
-
 func open(t *testing.T, patience time.Duration, o stage.Options) *Theater {
 	t.Helper()
 	t.Parallel()
