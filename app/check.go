@@ -31,9 +31,9 @@ changes, and their risks.
 
 --scheduler reports instead what is wrong with the extenders and Outboard's plugin in
 kube-scheduler's configuration, and with FILE what does not go with the configuration of
-Outboard. --cluster also reads nodes, pods, Services and endpoints. Without --scheduler,
---cluster reads both configurations and their certificates from what the Deployments in
---outboard-namespace mount. Each finding says what to write; --explain says more about its code.
+Outboard. --cluster also reads nodes, pods, ResourceSlices, Services and endpoints. Without
+--scheduler, --cluster reads both configurations and their certificates from what the Deployments
+in --outboard-namespace mount. Each finding says what to write; --explain says more about its code.
 The command changes nothing, and ends with what it did not check.
 
 The exit status is 1 if FILE is not valid, if --against finds risks or changes that require a

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -34,8 +35,11 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 	}
 	c.Version = version.GitVersion
 	optional := func(kind string, err error) error {
-		if apierrors.IsForbidden(err) {
+		switch {
+		case apierrors.IsForbidden(err):
 			c.Unlisted[kind], err = err, nil
+		case apierrors.IsNotFound(err): // ResourceSlices, before Kubernetes 1.34
+			err = nil
 		}
 		return err
 	}
@@ -45,6 +49,9 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 		optional("services", eachPage(ctx, "Services", api.CoreV1().Services("").List, func(l *corev1.ServiceList) { c.Services = append(c.Services, l.Items...) })),
 		optional("endpointslices", eachPage(ctx, "EndpointSlices", api.DiscoveryV1().EndpointSlices("").List, func(l *discoveryv1.EndpointSliceList) {
 			c.EndpointSlices = append(c.EndpointSlices, l.Items...)
+		})),
+		optional("resourceslices", eachPage(ctx, "ResourceSlices", api.ResourceV1().ResourceSlices().List, func(l *resourcev1.ResourceSliceList) {
+			c.ResourceSlices = append(c.ResourceSlices, l.Items...)
 		})),
 	)
 	if namespace != "" {

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/internal/wiring"
@@ -28,6 +29,7 @@ type Cluster struct {
 	Pods           []corev1.Pod
 	Services       []corev1.Service
 	EndpointSlices []discoveryv1.EndpointSlice
+	ResourceSlices []resourcev1.ResourceSlice
 	// Deployments are required by Input.FromNamespace only.
 	Deployments []appsv1.Deployment
 	// Unlisted has the kinds of the above that could not be listed, such as "nodes", and why.
@@ -123,6 +125,14 @@ func (c *checker) cluster() {
 	}
 	if c.listed("pods") && len(schedulers) == 0 {
 		c.omit("the running kube-scheduler", "no pod of the cluster runs it with this file")
+	}
+	c.devices()
+	for i := 0; c.Config != nil && i < len(c.Config.Profiles); i++ {
+		for j := range c.Config.Profiles[i].Policies {
+			var policy map[string]any
+			_ = c.Config.Profiles[i].Policies[j].Config.Decode(&policy) // it has been encoded from a valid one
+			c.unmatched(fmt.Sprintf("profiles[%d].policies[%d].config", i, j), "", policy)
+		}
 	}
 	for _, e := range c.extenders() {
 		e.service()

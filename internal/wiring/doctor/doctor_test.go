@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -84,6 +85,9 @@ func parseCluster(tb testing.TB, text []byte) *doctor.Cluster {
 		case "EndpointSlice":
 			c.EndpointSlices = append(c.EndpointSlices, discoveryv1.EndpointSlice{})
 			into(&c.EndpointSlices[len(c.EndpointSlices)-1])
+		case "ResourceSlice":
+			c.ResourceSlices = append(c.ResourceSlices, resourcev1.ResourceSlice{})
+			into(&c.ResourceSlices[len(c.ResourceSlices)-1])
 		case "Deployment":
 			c.Deployments = append(c.Deployments, appsv1.Deployment{})
 			into(&c.Deployments[len(c.Deployments)-1])
