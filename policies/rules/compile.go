@@ -298,7 +298,7 @@ func invalid(path *field.Path, text string, at common.Location, message string) 
 		fmt.Sprintf("%d:%d: %s", max(1, at.Line()), at.Column()+1, message))
 }
 
-var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)' \(in container ''\)$`)
+var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)'`)
 
 // hyphenated matches a name with hyphens after a dot, which CEL reads as a subtraction.
 var hyphenated = regexp.MustCompile(`([A-Za-z_][\w.]*)\.(\w+(?:-[A-Za-z_]\w*)+)`)

@@ -32,7 +32,7 @@ func newEnv(s *schema) (*cel.Env, error) {
 		cel.EagerlyValidateDeclarations(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.CrossTypeNumericComparisons(true),
-		cel.OptionalTypes(),
+		cel.OptionalTypes(cel.OptionalTypesVersion(2)),
 		cel.CostEstimatorOptions(checker.PresenceTestHasCost(false)),
 		cel.ASTValidators(
 			cel.ValidateDurationLiterals(),
