@@ -34,7 +34,8 @@ var preemptions = flag.Int("preemptions", 20, "how many pods preempt others in T
 // kube-scheduler evicts pods from GPUs for important pods, one by one, while smaller pods retry. By
 // kube-scheduler's sum, the node always has enough left for a smaller pod, but no single GPU has.
 // So a smaller pod that is bound to a node to which an important pod is nominated has taken its room. kube-scheduler evicts a second pod for an
-// important one if it does not see yet that the first one is gone, or other pods are nominated to the same node.
+// important one if it does not see yet that the first one is gone, or other pods are nominated to the same node. Every 50 preemptions, Outboard
+// is killed and starts again.
 func TestNominatedPodsKeepTheirGPU(t *testing.T) {
 	th := theater.OpenFor(t, theater.Patience+time.Duration(*preemptions)*time.Second)
 	if needless := keepTheirGPU(th, *preemptions, theater.GPUShare); len(needless) > *preemptions/100 {
@@ -107,6 +108,12 @@ func keepTheirGPU(th *theater.Theater, preemptions int, config string) (needless
 	group.Go(func() error {
 		defer close(work)
 		for i := range preemptions {
+			if i%50 == 49 {
+				o.Kill()
+				if err := o.Start(ctx); err != nil {
+					return err
+				}
+			}
 			select {
 			case work <- i:
 			case <-ctx.Done():
