@@ -15,7 +15,7 @@ import (
 //	request of a pod  | annotations                                   | limits aliyun.com/gpu-mem, gpu-count
 //	                  | nvidia.com/container.NAME.gpu-memory.request, |
 //	                  | nvidia.com/container.NAME.gpu-memory.limit,   |
-//	                  | outboard.dev/gpus                             | label aliyun.com/gpu-count
+//	                  | outboard.dev/gpus, outboard.dev/whole-gpus    | label aliyun.com/gpu-count
 //	order of pods     | does not matter                               | matters
 //
 // GPUFractioning writes nvidia.com/container.NAME.gpus.devices: "0,2", and what was allocated as the
@@ -40,4 +40,12 @@ type agent interface {
 	annotations(ask policy.ReserveRequest, r *request, given []policy.Amount, sizes []int64) map[string]string
 }
 
-func (c *Config) agent() agent { return &gpuShare{c} }
+func (c *Config) agent() agent {
+	switch c.NodeAgent {
+	case GPUFractioning:
+		return &gpuFractioning{nvidia{c}}
+	case ContainerToolkit:
+		return &containerToolkit{nvidia{c}}
+	}
+	return &gpuShare{c}
+}

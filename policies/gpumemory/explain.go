@@ -44,12 +44,12 @@ func (c *cycle) wouldGet(n *snapshot.Node, preferred int) []string {
 	}
 	u := c.policy.usage.Of(n)
 	verdict := c.policy.evaluate(c.request, n, u)
-	hw, config := c.policy.hardware.Of(n), &c.policy.config
+	config := &c.policy.config
 	switch {
 	case u.holders.Has(c.pod):
 		return []string{"the pod: already has its GPUs"}
-	case u.problem != nil && hw.reported != "":
-		return []string{"the node: " + hw.reported}
+	case u.problem != nil && u.reported != "":
+		return []string{"the node: " + u.reported}
 	case u.problem != nil:
 		return nil
 	case verdict.Reason == wrongModel || verdict.Reason == mixedModels:

@@ -35,11 +35,14 @@ type gpuMemory struct {
 
 // newGPUMemory returns the policy. If it compares nodes, it does so by the strategy.
 func newGPUMemory(config Config, leastWaste strategy.Strategy) *gpuMemory {
+	if config.NodeAgent != GPUShare {
+		config.Unit = MiB
+	}
 	p := &gpuMemory{config: config, agent: config.agent()}
 	p.hardware = snapshot.NewObjectFact(p.agent.hardware)
 	p.podStates = snapshot.NewPodFact(p.agent.state)
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage { return p.usageOf(n, p.ledger(n), false) })
-	p.units = snapshot.NewFact(func(n *snapshot.Node) []policy.Unit { return p.usage.Of(n).units(p.hardware.Of(n)) })
+	p.units = snapshot.NewFact(func(n *snapshot.Node) []policy.Unit { return p.usage.Of(n).units() })
 	if config.ScoringStrategy.Type == LeastWaste {
 		shapes := &shapes{p}
 		p.ranker = strategy.New(strategy.Options{
@@ -59,7 +62,8 @@ func (p *gpuMemory) ledger(n *snapshot.Node) *snapshot.Ledger { return n.Ledger(
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:        c.agent().resources(),
-		AllocationFields: []string{"unit", "sizesFrom"},
+		AllocationFields: []string{"nodeAgent", "unit", "sizesFrom"},
+		AnyPod:           len(c.agent().resources()) == 0,
 		ConfigMaps:       []snapshot.ConfigMapSource{unhealthyGPUs},
 		History:          c.ScoringStrategy.Type == LeastWaste,
 	}
@@ -118,7 +122,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 // runs, and the GPUs exist, are healthy, and are large enough.
 func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.Node) bool {
 	hw, ill := p.hardware.Of(n), unhealthy(n)
-	return hw.problem == nil && allocations.Serves(ledger, uid, func(unit string) int64 {
+	return hw.problem == nil && hw.before(ledger) == 0 && allocations.Serves(ledger, uid, func(unit string) int64 {
 		gpu, err := strconv.Atoi(unit)
 		if err != nil || gpu < 0 || ill&(1<<gpu) != 0 {
 			return 0
@@ -133,7 +137,7 @@ func (p *gpuMemory) evaluate(r *request, n *snapshot.Node, u *usage) policy.Verd
 	case r.refused != nil:
 		return policy.Verdict{Reason: r.refused, Unresolvable: true}
 	case u.problem != nil:
-		return policy.Verdict{Reason: u.problem, Unresolvable: true}
+		return policy.Verdict{Reason: u.problem, Unresolvable: p.hardware.Of(n).problem != nil}
 	case len(r.models) > 0 && p.hardware.Of(n).mixed:
 		return policy.Verdict{Reason: mixedModels, Unresolvable: true}
 	case len(r.models) > 0:

@@ -23,6 +23,8 @@ func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"defaults":    `{}`,
 		"other":       `{unit: MiB, gpuSelection: Spread, scoringStrategy: {type: Spread}, sizesFrom: {annotation: example.com/sizes}, multiGPU: true, multiContainer: true}`,
+		"fractioning": `{nodeAgent: GPUFractioning}`,
+		"toolkit":     `{nodeAgent: ContainerToolkit, scoringStrategy: {type: LeastWaste}}`,
 		"least waste": `{scoringStrategy: {type: LeastWaste}, multiGPU: true, multiContainer: true, sizesFrom: {annotation: example.com/sizes}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -36,6 +38,9 @@ func TestConformance(t *testing.T) {
 - metadata: {name: two, labels: {aliyun.com/gpu-count: "2"}}
   spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 8}}}, {name: d, resources: {limits: {aliyun.com/gpu-mem: 4}}}]}
 - {metadata: {name: none}, spec: {containers: [{name: c, resources: {requests: {cpu: 2}}}]}}
+- metadata: {name: annotated, annotations: {nvidia.com/container.c.gpu-memory.request: 4Gi, nvidia.com/container.d.gpu-memory.limit: 2Gi}}
+  spec: {containers: [{name: c}, {name: d}]}
+- {metadata: {name: whole-annotated, annotations: {outboard.dev/whole-gpus: "2"}}, spec: {containers: [{name: c}]}}
 - metadata: {name: init}
   spec: {initContainers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 4}}}], containers: [{name: d}]}
 `),
@@ -47,6 +52,8 @@ func TestConformance(t *testing.T) {
 - metadata: {name: c}
 - metadata: {name: d}
   status: {capacity: {aliyun.com/gpu-mem: 16, aliyun.com/gpu-count: 1}}
+- metadata: {name: e, labels: {nvidia.com/gpu.count: "3", nvidia.com/gpu.memory: "8192"}}
+  status: {conditions: [{type: gpu-fractioning.nvidia.com/Ready, status: "True"}]}
 `),
 				Assigned: policytest.Pods(`
 - metadata: {name: p1, annotations: {ALIYUN_COM_GPU_MEM_IDX: "0", ALIYUN_COM_GPU_MEM_ASSIGNED: "false"}}
@@ -55,6 +62,8 @@ func TestConformance(t *testing.T) {
   spec: {nodeName: b, containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 10}}}]}
 - metadata: {name: p3, annotations: {ALIYUN_COM_GPU_MEM_IDX: "0,1"}}
   spec: {nodeName: b, containers: [{name: c, resources: {limits: {aliyun.com/gpu-count: 2}}}]}
+- metadata: {name: p5, annotations: {nvidia.com/container.c.gpu-memory.limit: 3Gi, nvidia.com/container.c.gpus.devices: "2"}}
+  spec: {nodeName: e, containers: [{name: c}]}
 - {metadata: {name: p4}, spec: {nodeName: d, containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 10}}}]}}
 `),
 			})

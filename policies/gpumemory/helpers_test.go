@@ -103,7 +103,8 @@ var start = time.Unix(1_700_000_000, 123)
 // reserve requests an allocation of the pod in the current world.
 func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Allocation, policy.Verdict) {
 	if w.ledger == nil {
-		w.ledger = &snapshot.Ledger{Resource: gpuMem, Node: w.node.Name, LastAt: start}
+		keys, _ := p.(policy.Reserver).Ledgers(pod, w.snapshot())
+		w.ledger = &snapshot.Ledger{Resource: keys[0].Resource, Node: w.node.Name, LastAt: start}
 	}
 	return p.(policy.Reserver).Reserve(policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.LastAt.Add(time.Nanosecond)})
 }

@@ -88,10 +88,9 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (value any, found 
 }
 
 func (p *gpuMemory) report(n *snapshot.Node) NodeReport {
-	hw := p.hardware.Of(n)
 	report := NodeReport{Name: n.Name, GPUs: p.gpusOf(n), Unannotated: p.unannotated(n)}
-	if hw.reported != "" {
-		report.Problem, report.Reported = hw.problem.Code, hw.reported
+	if u := p.usage.Of(n); u.reported != "" {
+		report.Problem, report.Reported = u.problem.Code, u.reported
 	}
 	return report
 }
@@ -124,13 +123,13 @@ func (p *gpuMemory) Units(view *snapshot.View) policy.UnitList {
 	return list
 }
 
-func (u *usage) units(hw *hardware) []policy.Unit {
+func (u *usage) units() []policy.Unit {
 	units := make([]policy.Unit, len(u.all))
 	for i := range u.all {
 		d := &u.all[i]
 		units[i] = policy.Unit{
 			Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved,
-			Unhealthy: !d.Healthy || hw.reported != "", Gone: d.Capacity == 0,
+			Unhealthy: !d.Healthy || u.reported != "", Gone: d.Capacity == 0,
 		}
 	}
 	return units

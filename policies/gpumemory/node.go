@@ -30,6 +30,7 @@ type hardware struct {
 	reported   string         // what of the node causes the problem, for people; "" if the reason says it
 	capacities []int64        // by index
 	mixed      bool           // the GPUs have different sizes, so they are of different models
+	renumbered bool           // the GPUs have other indices when one is gone
 }
 
 // capacity returns the size of the GPU, and 0 if the node does not have it.
@@ -54,6 +55,29 @@ func (c *Config) hardwareOf(node *corev1.Node, countedBy string, count, size int
 		return hardware{problem: invalidGPUs, reported: wrong}
 	}
 	return hardware{capacities: sizes, mixed: slices.ContainsFunc(sizes, func(size int64) bool { return size != sizes[0] })}
+}
+
+// before returns how many GPUs the node had when the pods in the ledger got theirs, if the GPUs may
+// have other indices now; otherwise 0. A GPU without memory does not count.
+func (hw *hardware) before(ledger *snapshot.Ledger) int {
+	if !hw.renumbered || ledger == nil || len(ledger.Pods) == 0 {
+		return 0
+	}
+	count, now := 0, 0
+	for i := range ledger.Units {
+		if ledger.Units[i].Capacity > 0 {
+			count++
+		}
+	}
+	for _, size := range hw.capacities {
+		if size > 0 {
+			now++
+		}
+	}
+	if count == now {
+		return 0
+	}
+	return count
 }
 
 // sizesOf returns the memory of each GPU, or what is wrong with what the node reports.
@@ -81,7 +105,7 @@ func (c *Config) sizesOf(node *corev1.Node, countedBy string, count, size int64)
 func (u Unit) implausible(size int64) (hint string) {
 	switch {
 	case u == MiB && size > 0 && size < 512:
-		return "so little: the device plugin seems to count in GiB"
+		return "so little: it seems to be in GiB"
 	case u == MiB && size > 1<<20:
 		return "so much"
 	case u != MiB && size > 1<<10:
@@ -113,10 +137,11 @@ func parseSizes(parts []string) []int64 {
 
 // usage is the state of the GPUs of a node, and which pods hold what.
 type usage struct {
-	problem *policy.Reason // why no GPU can be used
-	gpus    []GPU          // of the node, by index
-	all     []GPU          // gpus, and in order of index others of which pods hold something
-	holders allocations.Holders
+	problem  *policy.Reason // why no GPU can be used
+	reported string
+	gpus     []GPU // of the node, by index
+	all      []GPU // gpus, and in order of index others of which pods hold something
+	holders  allocations.Holders
 	// unserved are the GPUs, as bits, of pods to which the device plugin has not given them yet, by
 	// the total request of such a pod.
 	unserved map[int64]uint64
@@ -130,14 +155,21 @@ type usage struct {
 // The GPUs have their Pods only if that is requested.
 func (p *gpuMemory) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, withPods bool) usage {
 	hw := p.hardware.Of(n)
-	u, ill := usage{problem: hw.problem}, unhealthy(n)
+	u, ill := usage{problem: hw.problem, reported: hw.reported}, unhealthy(n)
 	add := func(gpu int, capacity int64) {
 		u.all = append(u.all, GPU{Index: gpu, Capacity: capacity, Healthy: gpu >= maxGPUs || ill&(1<<gpu) == 0})
 	}
 	for i, capacity := range hw.capacities {
 		add(i, capacity)
 	}
-	held := p.holdings(n, ledger)
+	held, foreign := p.holdings(n, ledger)
+	switch before := hw.before(ledger); {
+	case u.problem != nil:
+	case before > 0:
+		u.problem, u.reported = gpusChanged, fmt.Sprintf("has %d GPUs, and had %d when its pods got theirs", len(hw.capacities), before)
+	case foreign != nil:
+		u.problem, u.reported = wholeGPUs, fmt.Sprintf("pod %s/%s has GPUs that nothing names", foreign.Namespace, foreign.Name)
+	}
 	for _, h := range held {
 		if h.gpu >= len(hw.capacities) && !slices.ContainsFunc(u.all, func(d GPU) bool { return d.Index == h.gpu }) {
 			add(h.gpu, 0)
@@ -192,13 +224,17 @@ type holding struct {
 
 // holdings lists what pods hold: by the allocations in the ledger, which may be nil, and for other
 // pods by their annotations. A pod holds no more whole GPUs than it requests, whatever its
-// annotations say: if they do not name them, it holds GPUs that no other pod does.
-func (p *gpuMemory) holdings(n *snapshot.Node, ledger *snapshot.Ledger) []holding {
+// annotations say: if they do not name them, it holds GPUs that no other pod does. A foreign pod
+// holds GPUs that the list cannot name.
+func (p *gpuMemory) holdings(n *snapshot.Node, ledger *snapshot.Ledger) (all []holding, foreign *allocations.Holder) {
 	hw := p.hardware.Of(n)
 	allocated, unallocated := allocations.On(n, ledger)
-	all := make([]holding, 0, len(n.Pods))
+	all = make([]holding, 0, len(n.Pods))
 	for _, i := range unallocated {
-		all = annotated(all, p.podStates.Of(n, i), hw)
+		pod := p.podStates.Of(n, i)
+		if all = annotated(all, pod, hw); pod.foreign {
+			foreign = &pod.holder
+		}
 	}
 	for _, c := range allocated {
 		index, err := strconv.Atoi(c.Unit)
@@ -221,7 +257,7 @@ func (p *gpuMemory) holdings(n *snapshot.Node, ledger *snapshot.Ledger) []holdin
 		}
 		all[i].gpu, all[i].amount = free, hw.capacity(free)
 	}
-	return all
+	return all, foreign
 }
 
 // waits reports whether the device plugin has not given the pod on the node yet what it has

@@ -16,6 +16,7 @@ type podState struct {
 	pending       bool
 	marked        bool // has an annotation that says whether the device plugin has given the pod its GPU
 	notAssigned   bool // and that it has not
+	foreign       bool // has GPUs that nothing names
 	holder        allocations.Holder
 }
 

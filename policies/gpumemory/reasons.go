@@ -16,6 +16,18 @@ var (
 		Code: "DevicePluginDown",
 		Text: "node(s) report GPU memory of which nothing is allocatable: their device plugin does not run",
 	}
+	notFractioning = &policy.Reason{
+		Code: "NodeNotFractioning",
+		Text: "node(s) on which kai-gpu-fractioning is not ready",
+	}
+	wholeGPUs = &policy.Reason{
+		Code: "WholeGPUs",
+		Text: "node(s) whose GPUs NVIDIA's device plugin gives to other pods",
+	}
+	gpusChanged = &policy.Reason{
+		Code: "GPUsChanged",
+		Text: "node(s) with another number of GPUs than when pods on them got theirs",
+	}
 	wrongModel = &policy.Reason{
 		Code: "WrongModel",
 		Text: "node(s) have GPUs of a model that the pod does not allow",
@@ -64,7 +76,27 @@ var (
 	}
 	invalidCount = &policy.Reason{
 		Code: "InvalidCount",
-		Text: "the pod's label aliyun.com/gpu-count is not a valid number of GPUs",
+		Text: "the pod does not request a valid number of GPUs",
+	}
+	invalidMemory = &policy.Reason{
+		Code: "InvalidMemory",
+		Text: "the pod does not request a valid amount of GPU memory: a quantity, and not above its limit",
+	}
+	unknownContainer = &policy.Reason{
+		Code: "UnknownContainer",
+		Text: "the pod requests GPU memory for a container that it does not have",
+	}
+	tooManyContainers = &policy.Reason{
+		Code: "TooManyContainers",
+		Text: "the pod requests GPUs in too many containers",
+	}
+	longName = &policy.Reason{
+		Code: "LongContainerName",
+		Text: "the pod requests GPUs for a container with a name that is too long for an annotation's key",
+	}
+	computeMode = &policy.Reason{
+		Code: "ComputeMode",
+		Text: "the pod requests another compute mode than time-slicing",
 	}
 	unevenShares = &policy.Reason{
 		Code: "UnevenShares",

@@ -12,8 +12,11 @@ import (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Unit is the unit in which the device plugin counts memory, its flag --memory-unit. Default
-	// GiB.
+	// NodeAgent is what gives containers their GPUs on the nodes: kai-gpu-fractioning, the NRI plugin
+	// of NVIDIA's container toolkit, or the gpushare device plugin (the default).
+	NodeAgent NodeAgent `json:"nodeAgent" values:"GPUFractioning,ContainerToolkit,GPUShare"`
+	// Unit is the unit in which the gpushare device plugin counts memory, its flag --memory-unit.
+	// Default GiB; with other agents, it is MiB.
 	Unit Unit `json:"unit" values:"GiB,MiB"`
 	// GPUSelection says which GPU of a node a pod gets: the one with the least free memory that is
 	// enough (BinPack, the default), or the one with the most.
@@ -29,13 +32,23 @@ type Config struct {
 	// ModelAnnotation is the key of a pod annotation with the allowed GPU models, separated by
 	// commas. Pods without it allow any.
 	ModelAnnotation string `json:"modelAnnotation" required:"must not be empty" form:"key"`
-	// MultiGPU says that the device plugin supports equal shares of several GPUs for one pod, with
-	// the annotation scheduler.framework.gpushare.allocation. That of gpushare does not.
+	// MultiGPU says that the gpushare device plugin supports equal shares of several GPUs for one pod, with
+	// the annotation scheduler.framework.gpushare.allocation. The original does not.
 	MultiGPU bool `json:"multiGPU"`
-	// MultiContainer says that the device plugin supports several containers with GPU memory in a
-	// pod. That of gpushare does not.
+	// MultiContainer says that the gpushare device plugin supports several containers with GPU memory
+	// in a pod. The original does not.
 	MultiContainer bool `json:"multiContainer"`
 }
+
+// NodeAgent is what gives containers their GPUs on a node.
+type NodeAgent string
+
+// The agents. Each has a file of its own.
+const (
+	GPUFractioning   NodeAgent = "GPUFractioning"
+	ContainerToolkit NodeAgent = "ContainerToolkit"
+	GPUShare         NodeAgent = "GPUShare"
+)
 
 // Unit is what the device plugin counts GPU memory in.
 type Unit string
@@ -63,6 +76,7 @@ func Type() policy.Type { return policy.TypeOf("GPUMemory", Defaults, New) }
 // Defaults is the configuration of a policy about which nothing is said.
 func Defaults() Config {
 	return Config{
+		NodeAgent:       GPUShare,
 		Unit:            GiB,
 		GPUSelection:    policy.BinPack,
 		ScoringStrategy: ScoringStrategy{Type: policy.BinPack},

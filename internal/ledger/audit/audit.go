@@ -100,14 +100,16 @@ func Audit(in Input) []Finding {
 	a := &auditor{
 		Input:       in,
 		pods:        make(map[types.UID]*corev1.Pod, len(in.Pods)),
-		gpus:        make(map[string][]int64, len(in.Nodes)),
+		gpus:        make(map[gpusKey][]int64, 2*len(in.Nodes)),
 		allocations: map[allocationKey]bool{},
 	}
 	for _, pod := range in.Pods {
 		a.pods[pod.UID] = pod
 	}
 	for _, node := range in.Nodes {
-		a.gpus[node.Name] = in.gpusOf(node)
+		for _, resource := range []string{memoryResource, nvidiaResource} {
+			a.gpus[gpusKey{resource, node.Name}] = in.gpusOf(node, resource)
+		}
 	}
 	for _, o := range in.Ledgers {
 		l := &o.Spec
@@ -122,7 +124,7 @@ func Audit(in Input) []Finding {
 			a.auditAllocation(l, &l.Pods[j])
 		}
 	}
-	a.auditGPUShare()
+	a.auditAnnotations()
 	slices.SortStableFunc(a.findings, compare)
 	return a.findings
 }
@@ -173,7 +175,7 @@ func compareHolders(a, b Holder) int {
 type auditor struct {
 	Input
 	pods        map[types.UID]*corev1.Pod
-	gpus        map[string][]int64 // the memory of each GPU, by node
+	gpus        map[gpusKey][]int64 // the memory of each GPU
 	allocations map[allocationKey]bool
 	findings    []Finding
 	gpuFindings int // how many of them are about what annotations say of a GPU
@@ -184,6 +186,9 @@ type allocationKey struct {
 	resource, node string
 	pod            types.UID
 }
+
+// gpusKey identifies the GPUs of a node, as one node agent reports them.
+type gpusKey struct{ resource, node string }
 
 func (a *auditor) find(f Finding) {
 	slices.SortFunc(f.Holders, compareHolders)
@@ -202,8 +207,8 @@ type share struct {
 // auditUnit compares the allocations on a unit with its capacity, by the ledger and by the node.
 func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 	capacity := unit.Capacity
-	if l.Resource == memoryResource && l.Node != "" {
-		capacity = min(capacity, a.gpuSize(l.Node, unit.Name))
+	if (l.Resource == memoryResource || l.Resource == nvidiaResource) && l.Node != "" {
+		capacity = min(capacity, a.gpuSize(l.Resource, l.Node, unit.Name))
 	}
 	used := unit.Used()
 	if used <= capacity {

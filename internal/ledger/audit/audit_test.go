@@ -46,7 +46,7 @@ func given(card string, amount, size int) map[string]string {
 func pod(name, node string, memory int64, annotations map[string]string) corev1.Pod {
 	p := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Annotations: annotations},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: make([]corev1.Container, 1)},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}}},
 	}
 	if memory > 0 {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"aliyun.com/gpu-mem": *resource.NewQuantity(memory, resource.DecimalSI)}
@@ -98,6 +98,9 @@ func declares(n corev1.Node, annotation, label string) corev1.Node {
 
 func TestAudit(t *testing.T) {
 	two := map[string]int64{"0": 16, "1": 16}
+	const nvidia = "nvidia.com/gpu-memory"
+	labeled := node("n", 2, 16)
+	labeled.Labels = map[string]string{"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16384"}
 	for _, tt := range []struct {
 		name    string
 		ledgers []ledger.Object
@@ -140,6 +143,28 @@ func TestAudit(t *testing.T) {
 			want: []string{
 				"overallocated  " + memory + " 0 on node n: 20 of 16 by annotations: ns/a has 12, ns/b has 8",
 				"unallocated    " + memory + " on node n: ns/b has 8: no ledger holds an allocation of the pod: another tool bound it, or its ledger was deleted",
+			},
+		},
+		{
+			name:    "annotations of NVIDIA's agents",
+			nodes:   []corev1.Node{labeled},
+			ledgers: []ledger.Object{book(nvidia, "n", map[string]int64{"0": 16384, "1": 16384}, allocation{"right", "0", 8192, time.Hour, nil})},
+			pods: []corev1.Pod{
+				pod("right", "n", 0, map[string]string{"nvidia.com/container.c.gpu-memory.limit": "8Gi", "nvidia.com/container.c.gpus.devices": "0"}),
+				pod("other", "n", 0, map[string]string{"nvidia.com/container.c.gpu-memory.request": "9Gi", "nvidia.com/container.c.gpu-memory.limit": "10Gi", "nvidia.cdi.k8s.io/pod": "nvidia.com/gpu=0"}),
+				pod("whole", "n", 0, map[string]string{"outboard.dev/whole-gpus": "1", "nvidia.cdi.k8s.io/container.c": "nvidia.com/gpu=1"}),
+				pod("names", "n", 0, map[string]string{"nvidia.cdi.k8s.io/container.c": "nvidia.com/gpu=1"}),
+				pod("unnamed", "n", 0, map[string]string{"nvidia.com/container.c.gpu-memory.limit": "1Mi"}),
+				with(pod("init", "n", 0, map[string]string{"nvidia.com/container.c.gpu-memory.limit": "1Mi", "nvidia.com/container.i.gpu-memory.limit": "2Mi"}), func(p *corev1.Pod) {
+					p.Spec.InitContainers = []corev1.Container{{Name: "i"}}
+				}),
+			},
+			want: []string{
+				"overallocated  " + nvidia + " 0 on node n: 17408 of 16384 by annotations: ns/other has 9216, ns/right has 8192",
+				"overallocated  " + nvidia + " 1 on node n: 32768 of 16384 by annotations: ns/names has 16384, ns/whole has 16384",
+				"unannotated    " + nvidia + " on node n: ns/init has 2: no annotation names its GPU",
+				"unannotated    " + nvidia + " on node n: ns/unnamed has 1: no annotation names its GPU",
+				"unallocated    " + nvidia + " on node n: ns/names: no ledger", "unallocated    " + nvidia + " on node n: ns/other has 9216", "unallocated    " + nvidia + " on node n: ns/whole: no ledger",
 			},
 		},
 		{
@@ -315,8 +340,8 @@ func TestAudit(t *testing.T) {
 			nodes: []corev1.Node{node("n", 2, 16)},
 			pods:  []corev1.Pod{pod("a", "n", 4, nil), pod("b", "n", 4, map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "-1"}), pod("c", "n", 0, nil), pod("d", "", 4, nil)},
 			want: []string{
-				"unannotated    " + memory + " on node n: ns/a has 4: no annotation ALIYUN_COM_GPU_MEM_IDX names its GPU",
-				"unannotated    " + memory + " on node n: ns/b has 4: no annotation ALIYUN_COM_GPU_MEM_IDX names its GPU",
+				"unannotated    " + memory + " on node n: ns/a has 4: no annotation names its GPU",
+				"unannotated    " + memory + " on node n: ns/b has 4: no annotation names its GPU",
 			},
 		},
 	} {

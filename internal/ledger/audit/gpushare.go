@@ -41,9 +41,9 @@ const (
 // GPU.
 func pluginWrites(key string) bool { return key == assignedKey || key == timeKey }
 
-// auditGPUShare adds up what the annotations of bound pods say that they hold of GPUs, whatever
+// auditAnnotations adds up what the annotations of bound pods say that they hold of GPUs, whatever
 // tool bound them.
-func (a *auditor) auditGPUShare() {
+func (a *auditor) auditAnnotations() {
 	byNode := map[string][]*corev1.Pod{}
 	for _, pod := range a.Pods {
 		if node := pod.Spec.NodeName; node != "" && !snapshot.Ended(pod) {
@@ -57,21 +57,37 @@ func (a *auditor) auditGPUShare() {
 
 // auditGPUNode adds up what pods hold of the GPUs of their node.
 func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod) {
-	allocated := map[string][]share{}
+	allocated, byNVIDIA := map[string][]share{}, map[string][]share{}
 	for _, pod := range pods {
 		shares := gpuShares(pod)
 		for index, s := range shares {
 			allocated[index] = append(allocated[index], s)
 		}
-		a.auditGPUPod(pod, len(shares) > 0)
+		memory := limit(pod, memoryResource)
+		if memory > 0 || limit(pod, countResource) > 0 {
+			a.auditGPUPod(pod, memoryResource, memory, len(shares) > 0)
+		}
+		memory, shares = a.nvidiaShares(pod)
+		for index, s := range shares {
+			byNVIDIA[index] = append(byNVIDIA[index], s)
+		}
+		if memory > 0 || len(shares) > 0 {
+			a.auditGPUPod(pod, nvidiaResource, memory, len(shares) > 0)
+		}
 	}
+	a.auditGPUs(node, memoryResource, allocated)
+	a.auditGPUs(node, nvidiaResource, byNVIDIA)
+}
+
+// auditGPUs compares what pods hold of the GPUs of a node with what these have.
+func (a *auditor) auditGPUs(node, resource string, allocated map[string][]share) {
 	for _, index := range slices.Sorted(maps.Keys(allocated)) {
 		shares := allocated[index]
 		var used, largest int64
 		for _, s := range shares {
 			used, largest = used+s.Amount, max(largest, s.size)
 		}
-		capacity := a.gpuSize(node, index)
+		capacity := a.gpuSize(resource, node, index)
 		if used <= capacity || a.gpuFindings == maxGPUFindings {
 			continue
 		}
@@ -81,7 +97,7 @@ func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod) {
 			kind = Overcommitted
 		}
 		a.find(Finding{
-			Kind: kind, Resource: memoryResource, Node: node, Unit: index, CountedBy: Annotations,
+			Kind: kind, Resource: resource, Node: node, Unit: index, CountedBy: Annotations,
 			Used: used, Capacity: capacity, Holders: holders(shares),
 		})
 	}
@@ -89,19 +105,17 @@ func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod) {
 
 // auditGPUPod checks that a bound pod that requests GPUs has an allocation, or at least annotations
 // that name its GPUs.
-func (a *auditor) auditGPUPod(pod *corev1.Pod, says bool) {
-	memory, count := limit(pod, memoryResource), limit(pod, countResource)
-	allocated := a.allocations[allocationKey{memoryResource, pod.Spec.NodeName, pod.UID}]
-	if memory == 0 && count == 0 || allocated {
+func (a *auditor) auditGPUPod(pod *corev1.Pod, resource string, memory int64, says bool) {
+	if a.allocations[allocationKey{resource, pod.Spec.NodeName, pod.UID}] {
 		return // auditAllocation checks allocations
 	}
 	f := Finding{
-		Kind: Unallocated, Resource: memoryResource, Node: pod.Spec.NodeName,
+		Kind: Unallocated, Resource: resource, Node: pod.Spec.NodeName,
 		Holders: []Holder{{pod.Namespace, pod.Name, pod.UID, memory}},
 		Detail:  "no ledger holds an allocation of the pod: another tool bound it, or its ledger was deleted",
 	}
 	if !says {
-		f.Kind, f.Detail = Unannotated, "no annotation "+indexKey+" names its GPU, and no ledger holds an allocation of it"
+		f.Kind, f.Detail = Unannotated, "no annotation names its GPU, and no ledger holds an allocation of it"
 	}
 	a.find(f)
 }
@@ -186,9 +200,9 @@ func allocation(text string, memory int64) map[string]int64 {
 	return parts
 }
 
-// gpusOf returns the memory of each of the node's GPUs, at most maxGPUs; 0 for a declared text that
-// is invalid.
-func (in *Input) gpusOf(node *corev1.Node) []int64 {
+// gpusOf returns the memory of each of the node's GPUs, at most maxGPUs, in the unit of the resource;
+// 0 for a declared text that is invalid.
+func (in *Input) gpusOf(node *corev1.Node, resource string) []int64 {
 	if text, declared := in.SizesFrom.Of(node); declared {
 		var sizes []int64
 		for item := range in.SizesFrom.Items(text) {
@@ -202,6 +216,11 @@ func (in *Input) gpusOf(node *corev1.Node) []int64 {
 		}
 		return sizes
 	}
+	if resource == nvidiaResource {
+		count, _ := strconv.ParseUint(node.Labels["nvidia.com/gpu.count"], 10, 16)
+		size, _ := strconv.ParseInt(node.Labels["nvidia.com/gpu.memory"], 10, 64)
+		return slices.Repeat([]int64{size}, int(min(maxGPUs, count)))
+	}
 	memory, count := node.Status.Capacity[memoryResource], node.Status.Capacity[countResource]
 	if count.Value() < 1 {
 		return nil
@@ -210,8 +229,8 @@ func (in *Input) gpusOf(node *corev1.Node) []int64 {
 }
 
 // gpuSize returns the memory of the node's GPU; 0 if there is no such GPU or node.
-func (a *auditor) gpuSize(node, index string) int64 {
-	gpus := a.gpus[node]
+func (a *auditor) gpuSize(resource, node, index string) int64 {
+	gpus := a.gpus[gpusKey{resource, node}]
 	if i, err := strconv.ParseUint(index, 10, 16); err == nil && i < uint64(len(gpus)) {
 		return gpus[i]
 	}
