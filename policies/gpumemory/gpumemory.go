@@ -39,7 +39,7 @@ func newGPUMemory(config Config, leastWaste strategy.Strategy) *gpuMemory {
 		config.Unit = MiB
 	}
 	p := &gpuMemory{config: config, agent: config.agent()}
-	p.hardware = snapshot.NewObjectFact(p.agent.hardware)
+	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return config.orSimulated(n, p.agent.hardware(n)) })
 	p.podStates = snapshot.NewPodFact(p.agent.state)
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage { return p.usageOf(n, p.ledger(n), false) })
 	p.units = snapshot.NewFact(func(n *snapshot.Node) []policy.Unit { return p.usage.Of(n).units() })
@@ -62,7 +62,7 @@ func (p *gpuMemory) ledger(n *snapshot.Node) *snapshot.Ledger { return n.Ledger(
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:        c.agent().resources(),
-		AllocationFields: []string{"nodeAgent", "unit", "sizesFrom"},
+		AllocationFields: []string{"nodeAgent", "unit", "sizesFrom", "simulatedGPUs"},
 		AnyPod:           len(c.agent().resources()) == 0,
 		ConfigMaps:       []snapshot.ConfigMapSource{unhealthyGPUs},
 		History:          c.ScoringStrategy.Type == LeastWaste,

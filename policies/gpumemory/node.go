@@ -41,6 +41,14 @@ func (hw *hardware) capacity(gpu int) int64 {
 	return hw.capacities[gpu]
 }
 
+// orSimulated returns the simulated GPUs for a node that reports none.
+func (c *Config) orSimulated(node *corev1.Node, hw hardware) hardware {
+	if s := c.SimulatedGPUs; s != nil && hw.problem == notSharing {
+		return c.hardwareOf(node, "simulatedGPUs", s.Count, s.Memory)
+	}
+	return hw
+}
+
 // hardwareOf returns what the node has: the count of GPUs of one size that something reports, or
 // other sizes that the node declares.
 func (c *Config) hardwareOf(node *corev1.Node, countedBy string, count, size int64) hardware {

@@ -38,6 +38,18 @@ type Config struct {
 	// MultiContainer says that the gpushare device plugin supports several containers with GPU memory
 	// in a pod. The original does not.
 	MultiContainer bool `json:"multiContainer"`
+	// SimulatedGPUs are the GPUs of each node that reports none, to try Outboard in a cluster
+	// without GPUs: containers run without them. Also set ignoredByScheduler in managedResources.
+	// Default: none.
+	SimulatedGPUs *SimulatedGPUs `json:"simulatedGPUs"`
+}
+
+// SimulatedGPUs are equal GPUs of a node.
+type SimulatedGPUs struct {
+	// Count is how many the node has.
+	Count int64 `json:"count" limits:"1..64"`
+	// Memory is that of each GPU, in the unit.
+	Memory int64 `json:"memory" limits:"1.."`
 }
 
 // NodeAgent is what gives containers their GPUs on a node.
