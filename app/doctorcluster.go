@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -49,6 +50,9 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 		optional("services", eachPage(ctx, "Services", api.CoreV1().Services("").List, func(l *corev1.ServiceList) { c.Services = append(c.Services, l.Items...) })),
 		optional("endpointslices", eachPage(ctx, "EndpointSlices", api.DiscoveryV1().EndpointSlices("").List, func(l *discoveryv1.EndpointSliceList) {
 			c.EndpointSlices = append(c.EndpointSlices, l.Items...)
+		})),
+		optional("validatingadmissionpolicybindings", eachPage(ctx, "ValidatingAdmissionPolicyBindings", api.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List, func(l *admissionv1.ValidatingAdmissionPolicyBindingList) {
+			c.AdmissionBindings = append(c.AdmissionBindings, l.Items...)
 		})),
 		optional("resourceslices", eachPage(ctx, "ResourceSlices", api.ResourceV1().ResourceSlices().List, func(l *resourcev1.ResourceSliceList) {
 			c.ResourceSlices = append(c.ResourceSlices, l.Items...)

@@ -32,6 +32,7 @@
 //	allocate a resource                                       Reserver        Resources
 //	 … for pods that do not name one                                          AnyPod
 //	 … that no node reports                                                   Unreported
+//	 … which authors of pods could take                                       AdmissionPolicy
 //	 … whose units can fail, or in order                      AllocationValidator
 //	 … counted by fields of the configuration                                 AllocationFields
 //	 … and show its units to people                           UnitLister

@@ -269,6 +269,9 @@ type Inputs struct {
 	// that pods already hold, such as "sizesFrom". A change of one of them is reported as a risk
 	// while there are allocations.
 	AllocationFields []string
+	// AdmissionPolicy is the name of a ValidatingAdmissionPolicy; "" if none is required. Without its
+	// binding, authors of pods can take what the policy allocates to others.
+	AdmissionPolicy string
 	// Unreported are those of Resources that the policy counts for the whole cluster: usually no
 	// node reports them, and kube-scheduler must not count them.
 	Unreported []corev1.ResourceName

@@ -60,10 +60,15 @@ func (p *gpuMemory) Inputs() policy.Inputs { return p.config.Inputs() }
 func (p *gpuMemory) ledger(n *snapshot.Node) *snapshot.Ledger { return n.Ledger(p.agent.resource()) }
 
 func (c *Config) Inputs() policy.Inputs {
+	resources, guard := c.agent().resources(), ""
+	if len(resources) == 0 {
+		guard = "outboard-gpu-devices"
+	}
 	return policy.Inputs{
-		Resources:        c.agent().resources(),
+		Resources:        resources,
 		AllocationFields: []string{"nodeAgent", "unit", "sizesFrom", "simulatedGPUs"},
-		AnyPod:           len(c.agent().resources()) == 0,
+		AnyPod:           guard != "",
+		AdmissionPolicy:  guard,
 		ConfigMaps:       []snapshot.ConfigMapSource{unhealthyGPUs},
 		History:          c.ScoringStrategy.Type == LeastWaste,
 	}

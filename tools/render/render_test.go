@@ -118,7 +118,7 @@ func TestValues(t *testing.T) {
 		want, absent []string // objects
 	}{
 		{"defaults", "", []string{"Deployment outboard", "Deployment outboard-scheduler", "NetworkPolicy outboard", "PodDisruptionBudget outboard", "ResourceQuota outboard-critical-pods"},
-			[]string{"Service outboard-nodeport", "Certificate outboard-server", "MutatingAdmissionPolicy outboard-scheduler-name", "ServiceMonitor outboard", "PrometheusRule outboard", "ConfigMap outboard-dashboard", "ClusterRole outboard-metrics"}},
+			[]string{"Service outboard-nodeport", "Certificate outboard-server", "MutatingAdmissionPolicy outboard-scheduler-name", "ValidatingAdmissionPolicy outboard-gpu-devices", "ServiceMonitor outboard", "PrometheusRule outboard", "ConfigMap outboard-dashboard", "ClusterRole outboard-metrics"}},
 		{"everything", everything, []string{"Service outboard-nodeport", "Certificate outboard-server", "Certificate outboard-client", "MutatingAdmissionPolicy outboard-scheduler-name", "ServiceMonitor outboard", "PrometheusRule outboard", "ConfigMap outboard-dashboard"}, nil},
 		{"utilization", "preset=utilization", []string{"ClusterRole outboard-metrics", "ClusterRoleBinding outboard-metrics"}, nil},
 		{"the cluster's own scheduler", "scheduler.enabled=false", []string{"Deployment outboard"}, []string{"Deployment outboard-scheduler", "ServiceAccount outboard-scheduler"}},

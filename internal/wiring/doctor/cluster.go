@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpproxy"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -30,6 +31,8 @@ type Cluster struct {
 	Services       []corev1.Service
 	EndpointSlices []discoveryv1.EndpointSlice
 	ResourceSlices []resourcev1.ResourceSlice
+	// AdmissionBindings are those of ValidatingAdmissionPolicies.
+	AdmissionBindings []admissionv1.ValidatingAdmissionPolicyBinding
 	// Deployments are required by Input.FromNamespace only.
 	Deployments []appsv1.Deployment
 	// Unlisted has the kinds of the above that could not be listed, such as "nodes", and why.
@@ -123,6 +126,7 @@ func (c *checker) cluster() {
 		}
 		c.running(s)
 	}
+	c.admission()
 	if c.listed("pods") && len(schedulers) == 0 {
 		c.omit("the running kube-scheduler", "no pod of the cluster runs it with this file")
 	}
@@ -140,6 +144,25 @@ func (c *checker) cluster() {
 			if counted(r) {
 				e.reported(fmt.Sprintf("managedResources[%d]", j), corev1.ResourceName(r.Name))
 			}
+		}
+	}
+}
+
+// admission checks that the ValidatingAdmissionPolicies that policies require are bound.
+func (c *checker) admission() {
+	if c.Config == nil {
+		return
+	}
+	for i := range c.Config.Profiles {
+		for j := range c.Config.Profiles[i].Policies {
+			p := &c.Config.Profiles[i].Policies[j]
+			name := p.Inputs().AdmissionPolicy
+			bound := func(b admissionv1.ValidatingAdmissionPolicyBinding) bool { return b.Spec.PolicyName == name }
+			if name == "" || !c.listed("validatingadmissionpolicybindings") || slices.ContainsFunc(c.Cluster.AdmissionBindings, bound) {
+				continue
+			}
+			c.elsewhere(Warning, "NoAdmissionPolicy", c.ConfigFile, fmt.Sprintf("profiles[%d].policies[%d]", i, j), "no ValidatingAdmissionPolicy "+name+" is in force",
+				"whoever may create pods can take what "+p.Name+" allocates to other pods", "install the Helm chart with this configuration, or apply deploy/gpu-devices.yaml")
 		}
 	}
 }

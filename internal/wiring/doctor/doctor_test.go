@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -85,6 +86,9 @@ func parseCluster(tb testing.TB, text []byte) *doctor.Cluster {
 		case "EndpointSlice":
 			c.EndpointSlices = append(c.EndpointSlices, discoveryv1.EndpointSlice{})
 			into(&c.EndpointSlices[len(c.EndpointSlices)-1])
+		case "ValidatingAdmissionPolicyBinding":
+			c.AdmissionBindings = append(c.AdmissionBindings, admissionv1.ValidatingAdmissionPolicyBinding{})
+			into(&c.AdmissionBindings[len(c.AdmissionBindings)-1])
 		case "ResourceSlice":
 			c.ResourceSlices = append(c.ResourceSlices, resourcev1.ResourceSlice{})
 			into(&c.ResourceSlices[len(c.ResourceSlices)-1])
