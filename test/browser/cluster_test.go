@@ -31,7 +31,7 @@ func TestCluster(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	example, err := stage.ReadExample(filepath.Join(set.Root, "examples", "gpu-sharing"))
+	example, err := stage.ReadExample(filepath.Join(set.Root, "examples", "gpushare"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestCluster(t *testing.T) {
 	b.until(`document.querySelector('main').innerText.includes('The configuration has no signals.')`)
 
 	b.visit(admin + "/ui/#/try")
-	manifest, err := os.ReadFile(filepath.Join(set.Root, "examples", "gpu-sharing", "pods.yaml"))
+	manifest, err := os.ReadFile(filepath.Join(set.Root, "examples", "gpushare", "pods.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

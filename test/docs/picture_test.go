@@ -53,7 +53,7 @@ func TestPictureOfGPUs(t *testing.T) {
 	if len(want) < 20 {
 		t.Fatalf("the table has only %q", want)
 	}
-	for _, pod := range regexp.MustCompile(`(?ms)^  name: (\S+)$.*?gpu-(mem|count): (\d+)`).FindAllStringSubmatch(read(t, "examples/gpu-sharing/pods.yaml"), -1) {
+	for _, pod := range regexp.MustCompile(`(?ms)^  name: (\S+)$.*?gpu-(mem|count): (\d+)`).FindAllStringSubmatch(read(t, "examples/gpushare/pods.yaml"), -1) {
 		if !slices.ContainsFunc(want, func(text string) bool { return strings.HasPrefix(text, pod[1]+" ") }) {
 			want = append(want, pod[1], pod[3]+" GiB", "pending")
 		}

@@ -14,10 +14,39 @@ import (
 	"outboard.dev/outboard/test/theater"
 )
 
-// The example does what its README says, and the pages show the real output.
+// sharingOutcome is where the pods of both examples are, and on which GPU.
+var sharingOutcome = map[string]string{
+	"notebook-1": "small 0", "notebook-2": "small 0", "notebook-3": "small 1", "inference": "large 0",
+	"whole": "mixed 1", "training": "mixed 0", "too-late": " ",
+}
+
+// The example does what its README says.
+func TestNodeAgentsExample(t *testing.T) {
+	th := theater.Open(t)
+	play := th.PlayExample("gpu-sharing")
+	example, err := stage.ReadExample(filepath.Join(th.Root, "examples", "gpu-sharing"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range example.Pods {
+		placed, err := th.Place(th.Ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := placed.Pod.Spec.NodeName + " " + placed.Pod.Annotations["nvidia.com/container.main.gpus.devices"]; got != sharingOutcome[pod.Name] {
+			t.Errorf("%s is on %q, want %q", pod.Name, got, sharingOutcome[pod.Name])
+		}
+	}
+	audit, err := exec.CommandContext(th.Ctx, th.Binary(), "gpus", "--audit", "--kubeconfig", th.Kubeconfig(), "--config", play.Outboard.ConfigFile, "--recheck", "0").CombinedOutput()
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(audit)), "no findings") {
+		t.Errorf("outboard gpus --audit: %v\n%s", err, audit)
+	}
+}
+
+// The example with gpushare does what its README says, and the pages show the real output.
 func TestGPUSharingExample(t *testing.T) {
 	th := theater.Open(t)
-	example, err := stage.ReadExample(filepath.Join(th.Root, "examples", "gpu-sharing"))
+	example, err := stage.ReadExample(filepath.Join(th.Root, "examples", "gpushare"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,17 +55,13 @@ func TestGPUSharingExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	sharing, allocations := readPage(th, "sharing-gpus"), readPage(th, "allocations")
-	where := map[string]string{
-		"notebook-1": "small 0", "notebook-2": "small 0", "notebook-3": "small 1", "inference": "large 0",
-		"whole": "mixed 1", "training": "mixed 0", "too-late": " ",
-	}
 	for _, pod := range example.Pods {
 		placed, err := th.Place(th.Ctx, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := placed.Pod.Spec.NodeName + " " + placed.Pod.Annotations[GPUIndex]; got != where[pod.Name] {
-			t.Errorf("%s is on %q, want %q", pod.Name, got, where[pod.Name])
+		if got := placed.Pod.Spec.NodeName + " " + placed.Pod.Annotations[GPUIndex]; got != sharingOutcome[pod.Name] {
+			t.Errorf("%s is on %q, want %q", pod.Name, got, sharingOutcome[pod.Name])
 		}
 		if placed.Waiting != "" {
 			about, _, _ := strings.Cut(placed.Waiting, ". ")

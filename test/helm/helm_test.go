@@ -223,8 +223,13 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 		{documented("docs/signals.md", "--values values.yaml"), "temperature", both},
 	}},
 	{"the guide to sharing GPUs", "v3", "outboard-system", []step{
-		{documented("examples/gpu-sharing/README.md", "helm install"), "gpu-sharing", both},
+		{line: documented("examples/gpu-sharing/README.md", "cat > outboard.yaml")},
+		{documented("examples/gpu-sharing/README.md", "helm install"), "agents", both},
 		{line: listen}, {line: documented("examples/gpu-sharing/README.md", "outboard check --cluster")},
+	}},
+	{"the guide to sharing GPUs with gpushare", "v3", "outboard-system", []step{
+		{documented("examples/gpushare/README.md", "helm install"), "gpu-sharing", both},
+		{line: listen}, {line: documented("examples/gpushare/README.md", "outboard check --cluster")},
 	}},
 }...)
 

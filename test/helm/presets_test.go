@@ -42,6 +42,9 @@ var outcomes = map[string][]outcome{
 		{pod: gpuMemory("gpu-1", 10), on: "gpus", gpu: "1", allocations: true},
 		{pod: gpuMemory("gpu-2", 10), reason: "Insufficient GPU Memory in one device"},
 	},
+	"agents": { // of examples/gpu-sharing: no node has the labels
+		{pod: controlplane.PodSpec{Name: "share", Annotations: map[string]string{"outboard.dev/whole-gpus": "1"}}, reason: "The node is not for GPU share"},
+	},
 	"licenses": { // a namespace may have 4 of the 8 seats
 		{pod: solver("solver-stays", 1), on: "plain image gpus", allocations: true, stays: true},
 		{pod: solver("solver-1", 3), on: "plain image gpus", allocations: true},
