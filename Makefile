@@ -49,6 +49,10 @@ cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with SC
 	@$(GO) build -o bin/cluster ./test/cluster
 	@bin/cluster $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
+node: control-plane real-node ## run a cluster of one real node until Ctrl-C: with kubelet, containerd and Services, as root
+	@$(GO) build -o bin/cluster ./test/cluster
+	@test/node/enter bin/cluster -node $(if $(SCHEDULER),-scheduler $(SCHEDULER))
+
 # go test repeats the earlier result of a package whose code and files have not changed, so the packages
 # that run git or go are tested each time.
 test: ## run the tests of the packages and of the project: no control plane is needed
@@ -91,6 +95,7 @@ clean: ### remove all build output
 	rm -rf bin dist
 	$(MAKE) -C kubernetes clean
 	$(MAKE) -C test/prometheus clean
+	$(MAKE) -C test/node/programs clean
 
 test-nightly: control-plane prometheus ### test with a real kube-scheduler what make test-cluster leaves out
 	$(GO) $(ONCE) ./test/nightly
@@ -282,6 +287,10 @@ helm:
 
 control-plane:
 	@$(MAKE) --no-print-directory -C kubernetes cluster
+
+real-node:
+	@$(MAKE) --no-print-directory -C kubernetes node
+	@$(MAKE) --no-print-directory -C test/node/programs
 
 prometheus:
 	@$(MAKE) --no-print-directory -C test/prometheus

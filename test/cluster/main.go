@@ -1,5 +1,5 @@
-// Command cluster starts etcd and kube-apiserver on this machine, and kube-scheduler if it is given a configuration, until it is
-// interrupted. Extenders, such as outboard serve, are for you to run.
+// Command cluster starts etcd and kube-apiserver on this machine, kube-scheduler if it is given a configuration, and with -node a real
+// node, until it is interrupted. Extenders, such as outboard serve, are for you to run.
 package main
 
 import (
@@ -13,14 +13,21 @@ import (
 	"syscall"
 
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/node"
 	"outboard.dev/outboard/test/stage"
 )
 
+// gpus is the node.
+var gpus = controlplane.NodeSpec{Name: "node-1", Labels: map[string]string{
+	"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "16384", "nvidia.com/gpu.product": "Tesla-T4",
+}}
+
 func main() {
 	scheduler := flag.String("scheduler", "", "the configuration of kube-scheduler, which runs only with it")
+	real := flag.Bool("node", false, "run a real node with 8 GPUs that do not exist, in the namespaces of test/node/enter")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout, *scheduler)
+	err := run(ctx, os.Stdout, *scheduler, *real)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
@@ -29,7 +36,7 @@ func main() {
 }
 
 // run returns when the context ends, or a server ends by itself, which is an error. It leaves nothing behind.
-func run(ctx context.Context, w io.Writer, schedulerFile string) (err error) {
+func run(ctx context.Context, w io.Writer, schedulerFile string, real bool) (err error) {
 	var config string
 	if schedulerFile != "" {
 		data, err := os.ReadFile(schedulerFile)
@@ -40,7 +47,11 @@ func run(ctx context.Context, w io.Writer, schedulerFile string) (err error) {
 			return err
 		}
 	}
-	cp, err := controlplane.Start(ctx, controlplane.Options{})
+	var options controlplane.Options
+	if real {
+		options = node.ControlPlane()
+	}
+	cp, err := controlplane.Start(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -52,6 +63,19 @@ func run(ctx context.Context, w io.Writer, schedulerFile string) (err error) {
 			return err
 		}
 		servers = append(servers, scheduler.Process)
+	}
+	enter := ""
+	if real {
+		root, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		n, err := node.Start(ctx, cp, root, gpus.Node())
+		if err != nil {
+			return err
+		}
+		servers = append(servers, n.Processes()...)
+		enter = fmt.Sprintf("nsenter --target %s --net ", os.Getenv("NODE_PID"))
 	}
 	ended := make(chan *controlplane.Process, len(servers))
 	for _, server := range servers {
@@ -65,10 +89,10 @@ func run(ctx context.Context, w io.Writer, schedulerFile string) (err error) {
 Everything keeps running until you press Ctrl-C. In another terminal:
 
   export KUBECONFIG='%s'
-  '%s' get namespaces
+  %s'%s' get namespaces
 
 The logs are in %s.
-`, cp.Kubeconfig(), cp.KubectlPath(), cp.Dir())
+`, cp.Kubeconfig(), enter, cp.KubectlPath(), cp.Dir())
 	select {
 	case <-ctx.Done():
 		return nil

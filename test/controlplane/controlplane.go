@@ -32,6 +32,10 @@ type Options struct {
 	// "--max-requests-inflight=10". A flag that takes one value overrides the
 	// one set here. File names must be absolute.
 	APIServerArgs []string
+
+	// Controllers is whether a kube-controller-manager will run, so that pods have
+	// service accounts, and nodes taints.
+	Controllers bool
 }
 
 // ControlPlane is a running etcd and kube-apiserver, and the schedulers started
@@ -104,7 +108,7 @@ func (cp *ControlPlane) prepare(opts Options) error {
 	if err := cp.ca.Pair().WriteFiles(cp.path("ca.crt"), cp.path("ca.key")); err != nil {
 		return err
 	}
-	serving, err := cp.ca.Issue(certs.Request{CommonName: "localhost", Hosts: []string{loopback, "localhost"}, Server: true})
+	serving, err := cp.ca.Issue(certs.Request{CommonName: "localhost", Hosts: []string{loopback, "localhost", "10.0.0.1"}, Server: true})
 	if err != nil {
 		return err
 	}
@@ -225,7 +229,7 @@ func getOK(ctx context.Context, client *http.Client, url string) error {
 }
 
 func (cp *ControlPlane) apiServerArgs(opts Options) []string {
-	return append([]string{
+	args := []string{
 		"--etcd-servers=unix://" + etcdSocket,
 		"--bind-address=" + loopback,
 		"--advertise-address=" + loopback, // or a host without a route to anywhere is refused
@@ -246,11 +250,14 @@ func (cp *ControlPlane) apiServerArgs(opts Options) []string {
 		"--service-account-key-file=" + cp.path("server.key"),
 		"--service-account-signing-key-file=" + cp.path("server.key"),
 		"--allow-privileged",
-		// Without a controller manager nothing creates service accounts, nothing
-		// takes the not-ready taint off a node, and nobody needs the endpoints.
-		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-		"--endpoint-reconciler-type=none",
-	}, opts.APIServerArgs...)
+		"--endpoint-reconciler-type=none", // nobody needs the endpoints
+	}
+	if !opts.Controllers {
+		// Nothing creates service accounts, and nothing takes the not-ready taint
+		// off a node.
+		args = append(args, "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition")
+	}
+	return append(args, opts.APIServerArgs...)
 }
 
 // startAPIServer starts kube-apiserver and waits until it can be used.
