@@ -80,7 +80,7 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"no decisions", []string{"explain", "--latest", "--limit", "0"}, []string{`--limit="0": must be a number between 1 and `}},
 		{"an address of another service, for gpus", []string{"gpus", "--admin", other.URL}, []string{"the service at " + other.URL + " shows no GPUs (status 404)", "GPUMemory", "--admin"}},
 		{"an address of another service, for explain", []string{"explain", "p", "--admin", other.URL}, []string{"the service at " + other.URL + " explains nothing (status 404)", "admin address of outboard serve"}},
-		{"no directory", []string{"setup", "certs"}, []string{"--dir is missing: usage: outboard setup certs --dir DIRECTORY"}},
+		{"no directory", []string{"setup", "certs"}, []string{"--dir is missing: usage: outboard setup certs --dir DIRECTORY | --cluster"}},
 		{"unknown command", []string{"srve"}, []string{`"srve"`, "Did you mean this?", "serve"}},
 		{"a guess at check", []string{"lint"}, []string{"Did you mean this?\n\tcheck\n"}},
 		{"a guess at explain", []string{"waiting"}, []string{"Did you mean this?\n\texplain\n"}},

@@ -1,14 +1,18 @@
 package app
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
@@ -22,21 +26,26 @@ import (
 const renewalNotice = 30 * 24 * time.Hour
 
 type certsOptions struct {
-	dir, namespace                      string
-	names                               []string
-	secrets, renew, addCA, removeOldCAs bool
+	dir, namespace                                 string
+	names                                          []string
+	secrets, inCluster, renew, addCA, removeOldCAs bool
+	cluster                                        clusterFlags
 }
 
 func setupCertsCommand() *cobra.Command {
 	o := certsOptions{}
 	cmd := &cobra.Command{
-		Use:   "certs --dir DIRECTORY",
+		Use:   "certs --dir DIRECTORY | --cluster",
 		Short: "Create and renew certificates for mutual TLS between kube-scheduler and Outboard",
 		Long: `Create a certificate authority (CA), which is valid for ten years, and for one year a server
 certificate for Outboard and a client certificate for kube-scheduler, in a directory: ca.crt,
 ca.key, server.crt, server.key, client.crt and client.key. What exists is kept: you can run the
 command again. Keep ca.key secret, and back it up: certificates of another CA are not trusted
 until you have replaced ca.crt everywhere.
+
+With --cluster, they are in the Secrets outboard-ca, outboard-server and outboard-client, which the
+installation creates, and certificates that end within 30 days are renewed. The installation runs
+this each day. It leaves alone what it has not created.
 
 --renew issues both certificates again, with the same keys and names.
 
@@ -45,9 +54,13 @@ After each of the three, distribute the files, and wait until Outboard has them.
 and after --renew, also restart kube-scheduler, which reads ca.crt only when it starts.`,
 		Example: `  outboard setup certs --dir tls
   outboard setup certs --dir tls --secrets | kubectl apply -f -
-  outboard setup certs --dir tls --renew`,
+  outboard setup certs --dir tls --renew
+  outboard setup certs --cluster`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.inCluster {
+				return o.runInCluster(cmd.Context(), cmd.OutOrStdout())
+			}
 			if o.dir == "" {
 				return missing(cmd, "dir")
 			}
@@ -68,25 +81,48 @@ and after --renew, also restart kube-scheduler, which reads ca.crt only when it 
 	flags.StringVar(&o.dir, "dir", "", "directory of the files (required)")
 	flags.StringSliceVar(&o.names, "server-name", nil, "further names and IP addresses at which kube-scheduler calls Outboard, beside outboard.NAMESPACE.svc and loopback")
 	outboardNamespaceFlag(cmd, &o.namespace)
+	flags.BoolVar(&o.inCluster, "cluster", false, "keep the certificates in Secrets of the namespace of Outboard, not in a directory")
+	o.cluster.register(cmd)
 	flags.BoolVar(&o.secrets, "secrets", false, "print the certificates as Secrets, without the key of the CA")
 	flags.BoolVar(&o.renew, "renew", false, "issue the server and the client certificate again")
 	flags.BoolVar(&o.addCA, "add-ca", false, "create a new CA, which signs from now on; ca.crt keeps the former one")
 	flags.BoolVar(&o.removeOldCAs, "remove-old-cas", false, "remove the former CA from ca.crt")
+	cmd.MarkFlagsMutuallyExclusive("cluster", "dir")
+	cmd.MarkFlagsMutuallyExclusive("cluster", "secrets")
 	return cmd
 }
 
 // run changes the files according to the flags. named is true if --outboard-namespace is set.
 func (o *certsOptions) run(named bool) (*certs.Set, error) {
-	if o.renew && o.addCA || o.renew && o.removeOldCAs || o.addCA && o.removeOldCAs {
-		return nil, errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as outboard setup certs --help describes")
-	}
-	if wrong := validation.IsDNS1123Label(o.namespace); len(wrong) > 0 {
-		return nil, fmt.Errorf("--outboard-namespace=%q: %s", o.namespace, wrong[0])
+	if err := o.validate(); err != nil {
+		return nil, err
 	}
 	set, err := certs.ReadSet(o.dir)
 	if err != nil {
 		return nil, err
 	}
+	if err = o.change(set, named); err == nil {
+		err = set.WriteFiles(o.dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.dir, err)
+	}
+	return set, nil
+}
+
+func (o *certsOptions) validate() error {
+	if o.renew && o.addCA || o.renew && o.removeOldCAs || o.addCA && o.removeOldCAs {
+		return errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as outboard setup certs --help describes")
+	}
+	if wrong := validation.IsDNS1123Label(o.namespace); len(wrong) > 0 {
+		return fmt.Errorf("--outboard-namespace=%q: %s", o.namespace, wrong[0])
+	}
+	return nil
+}
+
+// change does to the set what the flags say. named is true if the server is called in the namespace
+// of Outboard, also if its certificate exists.
+func (o *certsOptions) change(set *certs.Set, named bool) (err error) {
 	names, created := o.names, set.Authority == nil
 	if created || named {
 		names = append(wiring.ServerNames(o.namespace), names...)
@@ -99,16 +135,10 @@ func (o *certsOptions) run(named bool) (*certs.Set, error) {
 	case o.removeOldCAs:
 		err = set.RemoveOldAuthorities()
 	}
-	if err == nil {
-		err = set.Issue(names, config.SchedulerClient, o.renew)
-	}
-	if err == nil {
-		err = set.WriteFiles(o.dir)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.dir, err)
+		return err
 	}
-	return set, nil
+	return set.Issue(names, config.SchedulerClient, o.renew)
 }
 
 // report writes a line for each certificate.
@@ -142,18 +172,26 @@ func (o *certsOptions) report(w io.Writer, set *certs.Set) error {
 	return err
 }
 
-// writeSecrets prints one Secret for each side, with the certificates of the CAs, with which its
+// secrets are the Secrets of the certificates: of the CA with its key, of Outboard and of
+// kube-scheduler.
+var secrets = []string{"outboard-ca", "outboard-server", "outboard-client"}
+
+// dataOf returns what the Secrets contain. Each has the certificates of the CAs, with which its
 // owner verifies the other side.
+func dataOf(set *certs.Set) (all []map[string][]byte) {
+	for _, p := range []certs.Pair{{Cert: set.CAs, Key: set.Authority.Pair().Key}, set.Server, set.Client} {
+		all = append(all, map[string][]byte{"ca.crt": set.CAs, corev1.TLSCertKey: p.Cert, corev1.TLSPrivateKeyKey: p.Key})
+	}
+	return all
+}
+
+// writeSecrets prints the Secrets of both sides.
 func (o *certsOptions) writeSecrets(w io.Writer, set *certs.Set) error {
-	for _, side := range []struct {
-		name string
-		pair certs.Pair
-	}{{"outboard-server", set.Server}, {"outboard-client", set.Client}} {
+	for i, data := range dataOf(set)[1:] {
 		text, err := yaml.Marshal(&corev1.Secret{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: side.name},
-			Type:       corev1.SecretTypeTLS,
-			Data:       map[string][]byte{"ca.crt": set.CAs, corev1.TLSCertKey: side.pair.Cert, corev1.TLSPrivateKeyKey: side.pair.Key},
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: secrets[i+1]},
+			Data:       data,
 		})
 		if err != nil {
 			return err
@@ -163,4 +201,54 @@ func (o *certsOptions) writeSecrets(w io.Writer, set *certs.Set) error {
 		}
 	}
 	return nil
+}
+
+// runInCluster changes the Secrets according to the flags, and renews certificates that end soon.
+// If another process changes them meanwhile, it fails.
+func (o *certsOptions) runInCluster(ctx context.Context, w io.Writer) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	api, err := readingClient(o.cluster.ClientConnection)
+	if err != nil {
+		return err
+	}
+	client := api.CoreV1().Secrets(o.namespace)
+	var all []*corev1.Secret
+	var pairs []certs.Pair
+	for _, name := range secrets {
+		secret, err := client.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w in the namespace %s: install Outboard first, with certificates.source=Job", err, o.namespace)
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, secret)
+		pairs = append(pairs, certs.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]})
+	}
+	if pairs[0].Cert == nil && pairs[1].Cert != nil && pairs[2].Cert != nil {
+		_, err := fmt.Fprintf(w, "%s is empty, and there are certificates: they are not of this command, which leaves them alone\n", secrets[0])
+		return err
+	}
+	set, err := certs.NewSet(pairs[0], pairs[1], pairs[2])
+	if err != nil {
+		return fmt.Errorf("the Secrets of the namespace %s: %w", o.namespace, err)
+	}
+	if !o.addCA && !o.removeOldCAs && !set.Rotating() && set.EndsBefore(time.Now().Add(renewalNotice)) {
+		o.renew = true
+	}
+	if err := o.change(set, true); err != nil {
+		return fmt.Errorf("the Secrets of the namespace %s: %w", o.namespace, err)
+	}
+	for i, data := range dataOf(set) { // the CA first: the certificates are of one that is stored
+		if maps.EqualFunc(data, all[i].Data, bytes.Equal) {
+			continue
+		}
+		all[i].Data = data
+		if _, err := client.Update(ctx, all[i], metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return o.report(w, set)
 }

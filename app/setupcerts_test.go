@@ -4,15 +4,24 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/certs"
@@ -366,4 +375,119 @@ func addCAIn(dir string) error {
 		err = set.WriteFiles(dir)
 	}
 	return err
+}
+
+// secretsAPI serves the Secrets of a namespace as the API server does, which rejects an update of a
+// version that is no longer the current one.
+type secretsAPI map[string]*corev1.Secret
+
+func (s secretsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	secret := s[strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/outboard-system/secrets/")]
+	status, answer := http.StatusOK, any(secret)
+	switch {
+	case secret == nil:
+		status, answer = http.StatusNotFound, apierrors.NewNotFound(corev1.Resource("secrets"), r.URL.Path).Status()
+	case r.Method == http.MethodPut:
+		body, _ := io.ReadAll(r.Body)
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		now, ok := object.(*corev1.Secret)
+		if !ok || now.ResourceVersion != secret.ResourceVersion {
+			status, answer = http.StatusConflict, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, err).Status()
+			break
+		}
+		now.ResourceVersion += "1"
+		s[secret.Name], answer = now, now
+	}
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (s secretsAPI) copy() secretsAPI {
+	all := secretsAPI{}
+	for name, secret := range s {
+		all[name] = secret.DeepCopy()
+	}
+	return all
+}
+
+// The command fills the empty Secrets of an installation, keeps what is valid for long, and renews
+// what is not. It never touches certificates of others.
+func TestCertsInTheCluster(t *testing.T) {
+	api := secretsAPI{}
+	server := httptest.NewServer(api)
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig := "{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: " + server.URL + "}}]}"
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(flags ...string) (secretsAPI, string) {
+		t.Helper()
+		out, err := execute(t, append([]string{"setup", "certs", "--cluster", "--kubeconfig", file}, flags...)...)
+		if err != nil {
+			out += err.Error()
+		}
+		return api.copy(), out
+	}
+	leaf := func(s *corev1.Secret) *x509.Certificate {
+		t.Helper()
+		return leafOf(t, string(s.Data["tls.crt"]), string(s.Data["tls.key"]))
+	}
+	if _, out := run(); !strings.Contains(out, "in the namespace outboard-system: install Outboard first") {
+		t.Errorf("without the Secrets: %s", out)
+	}
+	names := []string{"outboard-ca", "outboard-server", "outboard-client"}
+	for _, name := range names {
+		api[name] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "outboard-system", ResourceVersion: "1"}}
+	}
+	first, out := run()
+	if err := verifies(leaf(first["outboard-server"]), string(first["outboard-client"].Data["ca.crt"]), "outboard.outboard-system.svc", x509.ExtKeyUsageServerAuth); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := verifies(leaf(first["outboard-client"]), string(first["outboard-server"].Data["ca.crt"]), "", x509.ExtKeyUsageClientAuth); err != nil {
+		t.Error(err)
+	}
+	if second, out := run(); !reflect.DeepEqual(second, first) {
+		t.Errorf("the second run has changed something:\n%s", out)
+	}
+
+	set, err := certs.NewSet(pairOf(first["outboard-ca"]), pairOf(first["outboard-server"]), pairOf(first["outboard-client"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, err := set.Authority.Issue(certs.Request{CommonName: "system:kube-scheduler", Client: true, Former: set.Client, NotAfter: time.Now().Add(20 * 24 * time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api["outboard-client"].Data["tls.crt"] = soon.Cert
+	renewed, out := run()
+	if end := leaf(renewed["outboard-client"]).NotAfter; time.Until(end) < 300*24*time.Hour {
+		t.Errorf("the certificate ends %s\n%s", end, out)
+	}
+	if !bytes.Equal(renewed["outboard-client"].Data["tls.key"], first["outboard-client"].Data["tls.key"]) || !reflect.DeepEqual(renewed["outboard-ca"], first["outboard-ca"]) {
+		t.Error("the key or the CA is another one")
+	}
+	for _, step := range []string{"--add-ca", "--renew", "--remove-old-cas"} {
+		if _, out := run(step); !strings.Contains(out, "valid until") {
+			t.Errorf("%s: %s", step, out)
+		}
+	}
+	if bytes.Equal(api["outboard-server"].Data["ca.crt"], first["outboard-server"].Data["ca.crt"]) {
+		t.Error("the CA is not replaced")
+	}
+
+	api["outboard-ca"].Data = nil
+	before := api.copy()
+	if after, out := run(); !reflect.DeepEqual(after, before) || !strings.Contains(out, "leaves them alone") {
+		t.Errorf("without the key of their CA, the certificates have changed: %s", out)
+	}
+	delete(api["outboard-client"].Data, "tls.crt")
+	if _, out := run(); !strings.Contains(out, "the Secrets of the namespace outboard-system: ca.crt does not exist") {
+		t.Errorf("with a certificate of a CA that is missing: %s", out)
+	}
+}
+
+func pairOf(s *corev1.Secret) certs.Pair {
+	return certs.Pair{Cert: s.Data["tls.crt"], Key: s.Data["tls.key"]}
 }

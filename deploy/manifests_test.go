@@ -80,7 +80,7 @@ func TestAllowedClients(t *testing.T) {
 	certificate := find[struct {
 		metav1.PartialObjectMetadata
 		Spec map[string]any
-	}](t, "certificates.yaml", "Certificate", "outboard-client")
+	}](t, "certmanager.yaml", "Certificate", "outboard-client")
 	if got := configuration(t).Serving.TLS.AllowedClients; len(got) != 1 || got[0] != certificate.Spec["commonName"] {
 		t.Errorf("Outboard allows %v, and the certificate is for %v", got, certificate.Spec["commonName"])
 	}

@@ -40,38 +40,43 @@ type Set struct {
 }
 
 // ReadSet reads the files of a directory. Without a directory or without files, the set is empty.
-// It is an error if ca.crt exists without the key of one of its CAs in ca.key, or the key without
-// the certificate, because certificates of another CA would not be trusted.
 func ReadSet(dir string) (*Set, error) {
-	s := &Set{}
-	ca, err := readPair(dir, caName)
-	if err != nil {
-		return nil, err
-	}
-	if s.Server, err = readPair(dir, serverName); err != nil {
-		return nil, err
-	}
-	if s.Client, err = readPair(dir, clientName); err != nil {
-		return nil, err
-	}
-	file := filepath.Join(dir, caName)
-	switch {
-	case ca.Cert == nil && ca.Key == nil && s.Server.Cert == nil && s.Client.Cert == nil:
-		return s, nil
-	case ca.Key == nil || ca.Cert == nil:
-		missing := ".crt"
-		if ca.Key == nil {
-			missing = ".key"
+	var pairs [3]Pair
+	for i, name := range []string{caName, serverName, clientName} {
+		var err error
+		if pairs[i], err = readPair(dir, name); err != nil {
+			return nil, err
 		}
-		return nil, fmt.Errorf("%s does not exist: restore it, or use another directory and replace the CA everywhere", file+missing)
 	}
-	s.Authority, err = signer(ca)
+	s, err := NewSet(pairs[0], pairs[1], pairs[2])
 	if err != nil {
-		return nil, fmt.Errorf("%s.crt with %s.key: %w", file, file, err)
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// NewSet returns the set of these pairs, which may be empty; that of the CA may have the
+// certificates of several. It is an error if a certificate exists without the key of the CA, or the
+// key without its certificate, because certificates of another CA would not be trusted.
+func NewSet(ca, server, client Pair) (*Set, error) {
+	s := &Set{Server: server, Client: client}
+	switch {
+	case ca.Cert == nil && ca.Key == nil && server.Cert == nil && client.Cert == nil:
+		return s, nil
+	case ca.Cert == nil:
+		return nil, fmt.Errorf("%s.crt %w", caName, errIncomplete)
+	case ca.Key == nil:
+		return nil, fmt.Errorf("%s.key %w", caName, errIncomplete)
+	}
+	var err error
+	if s.Authority, err = signer(ca); err != nil {
+		return nil, fmt.Errorf("%[1]s.crt with %[1]s.key: %[2]w", caName, err)
 	}
 	s.CAs = append(bytes.Clone(s.Authority.pair.Cert), without(ca.Cert, s.Authority)...)
 	return s, nil
 }
+
+var errIncomplete = errors.New("does not exist: restore it, or create all certificates anew and replace the CA everywhere")
 
 func readPair(dir, name string) (p Pair, err error) {
 	path := filepath.Join(dir, name)
@@ -116,6 +121,16 @@ func without(file []byte, a *Authority) (others []byte) {
 		}
 	}
 	return others
+}
+
+// EndsBefore reports whether the server's or the client's certificate ends before that time.
+func (s *Set) EndsBefore(t time.Time) bool {
+	for _, p := range []Pair{s.Server, s.Client} {
+		if all, _ := Parse(p.Cert); len(all) > 0 && all[0].NotAfter.Before(t) {
+			return true
+		}
+	}
+	return false
 }
 
 // Rotating reports whether ca.crt has a CA that no longer signs.

@@ -22,8 +22,8 @@ import (
 )
 
 // The API server accepts the unmodified manifests. With the configurations in their ConfigMaps, the
-// certificates in their Secrets and the permissions of their ServiceAccounts, Outboard and
-// kube-scheduler place the test pods.
+// certificates in their Secrets and the permissions of their ServiceAccounts, the Job fills these
+// Secrets, and Outboard and kube-scheduler place the test pods.
 func TestDeploy(t *testing.T) {
 	th := theater.Open(t)
 	th.Nodes(
@@ -33,7 +33,7 @@ func TestDeploy(t *testing.T) {
 	)
 	deploy := filepath.Join(th.Root, "deploy")
 	th.Install()
-	th.Apply([]byte(th.Command("setup", "certs", "--dir", t.TempDir(), "--secrets")), "-f", "-")
+	th.Command("setup", "certs", "--cluster", "--kubeconfig", th.ServiceAccount("outboard-certificates"))
 
 	readByDoctor(th)
 

@@ -216,6 +216,7 @@ var groups = map[string]string{"poddisruptionbudgets": "policy", "ledgers": "out
 // both have the configuration of the preset, it creates that pod before.
 func (u *user) applied(preset string) (started []string) {
 	u.t.Helper()
+	u.runJobs()
 	if u.sync(scheduler) {
 		started = append(started, scheduler)
 	}
@@ -355,11 +356,10 @@ func get(url string) (string, error) {
 	return string(body), err
 }
 
-// removed expects that of Outboard there is nothing left but what an administrator created, and the
-// allocations of pods that still run.
-func (u *user) removed(namespace string) {
+// removed expects that of Outboard there is nothing left but the allocations of pods that still run.
+func (u *user) removed() {
 	u.t.Helper()
-	const kinds = "deployments,configmaps,services,serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets,resourcequotas"
+	const kinds = "deployments,jobs,cronjobs,secrets,configmaps,services,serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets,resourcequotas"
 	const clusterKinds = "clusterroles,clusterrolebindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings"
 	left := u.types("kubectl get " + kinds + " --all-namespaces --output name && kubectl get " + clusterKinds + " --output name")
 	for name := range strings.Lines(left) {
@@ -367,8 +367,7 @@ func (u *user) removed(namespace string) {
 			u.t.Errorf("after helm uninstall there is %s", name)
 		}
 	}
-	want := "customresourcedefinition.apiextensions.k8s.io/ledgers.outboard.dev\nsecret/outboard-client\nsecret/outboard-server\n"
-	if got := u.types(`kubectl get customresourcedefinitions --output name && kubectl get secrets --output name --namespace ` + namespace); got != want {
+	if got, want := u.types("kubectl get customresourcedefinitions --output name"), "customresourcedefinition.apiextensions.k8s.io/ledgers.outboard.dev\n"; got != want {
 		u.t.Errorf("after helm uninstall there are\n%swant\n%s", got, want)
 	}
 	u.audit("", 0)

@@ -78,9 +78,6 @@ var (
 	one  = []string{scheduler} // Outboard reloads its configuration
 )
 
-const prepare = `kubectl create namespace outboard-system
-outboard setup certs --dir tls --secrets | kubectl apply -f -`
-
 // listen creates what the controllers of a cluster create for the Service of Outboard when a pod is
 // ready.
 const listen = `kubectl create -f - <<'END'
@@ -96,11 +93,13 @@ END`
 // Where that differs, its permissions do, so it starts again.
 var watches = map[string]string{"gpu-sharing": "ledgers and ConfigMaps", "licenses": "ledgers"}
 
+const install = "helm install outboard deploy/chart --namespace outboard-system --create-namespace --set preset="
+
 // installAndUpgrade returns the installation of the first preset, and the upgrades to the others,
 // one after the other.
 func installAndUpgrade(presets []string) []step {
 	from := presets[0]
-	steps := []step{{line: prepare}, {"helm install outboard deploy/chart --namespace outboard-system --set preset=" + from, from, both}}
+	steps := []step{{install + from, from, both}}
 	for _, preset := range presets[1:] {
 		line := "helm upgrade outboard deploy/chart --namespace outboard-system --reuse-values --set preset=" + preset
 		starts := one
@@ -114,13 +113,12 @@ func installAndUpgrade(presets []string) []step {
 
 // rollBack upgrades, rolls back, uninstalls, and installs again.
 var rollBack = []step{
-	{line: prepare},
-	{"helm install outboard deploy/chart --namespace outboard-system --set preset=gpu-sharing", "gpu-sharing", both},
+	{install + "gpu-sharing", "gpu-sharing", both},
 	{"helm upgrade outboard deploy/chart --namespace outboard-system --reuse-values --set preset=gpu-sharing", "gpu-sharing", nil},
 	{"helm upgrade outboard deploy/chart --namespace outboard-system --reuse-values --set preset=utilization", "utilization", both},
 	{"helm rollback outboard 1 --namespace outboard-system", "gpu-sharing", both},
 	{line: "helm uninstall outboard --namespace outboard-system"},
-	{"helm install outboard deploy/chart --namespace outboard-system --set preset=gpu-sharing", "gpu-sharing", both},
+	{install + "gpu-sharing", "gpu-sharing", both},
 }
 
 // overlay installs with kubectl.
@@ -131,8 +129,8 @@ var ownPolicies = documented("docs/install.md", "cat >> my-outboard/kustomizatio
 
 // lifecycle is what a user does with a release, from an empty cluster on.
 type lifecycle struct {
-	name, helm, namespace string
-	steps                 []step
+	name, helm string
+	steps      []step
 }
 
 // ofChange are the life cycles that a change of the chart must pass: with them, both versions of
@@ -149,29 +147,27 @@ func everyPair() (found []lifecycle) {
 			chain = append(chain, other, name)
 		}
 		for helm := range programs {
-			found = append(found, lifecycle{name + " and each preset before", helm, "outboard-system", installAndUpgrade(chain)})
+			found = append(found, lifecycle{name + " and each preset before", helm, installAndUpgrade(chain)})
 		}
 	}
 	return found
 }
 
 var lifecycles = append(everyPair(), []lifecycle{
-	{"roll back, uninstall and install again", "v3", "outboard-system", rollBack},
-	{"roll back, uninstall and install again", "v4", "outboard-system", rollBack},
-	{"another namespace", "v3", "gpu-team", []step{
-		{line: documented("docs/install.md", "kubectl create namespace gpu-team")},
-		{"helm install outboard deploy/chart --namespace gpu-team --set preset=gpu-sharing", "gpu-sharing", both},
+	{"roll back, uninstall and install again", "v3", rollBack},
+	{"roll back, uninstall and install again", "v4", rollBack},
+	{"another namespace", "v3", []step{
+		{"helm install outboard deploy/chart --namespace gpu-team --create-namespace --set preset=gpu-sharing", "gpu-sharing", both},
 		{`helm install second deploy/chart --namespace default 2> refused && exit 1
 grep 'the release outboard in the namespace gpu-team serves this cluster' refused`, "gpu-sharing", nil},
 		{line: "helm uninstall outboard --namespace gpu-team"},
 	}},
-	{"another namespace with kubectl", "v3", "gpu-team", []step{
+	{"another namespace with kubectl", "v3", []step{
 		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
 		{line: strings.Split(overlay, "kubectl apply")[0]}, {line: strings.Split(ownPolicies, "kubectl apply")[0]},
-		{line: documented("docs/install.md", "kubectl create namespace gpu-team")},
-		{documented("docs/install.md", "-f gpu-team.yaml"), "own", both},
+		{documented("docs/install.md", "kubectl create namespace gpu-team"), "own", both},
 	}},
-	{"the page on installing with kubectl", "v3", "outboard-system", []step{
+	{"the page on installing with kubectl", "v3", []step{
 		{line: overlay, starts: both},
 		{"kubectl delete --force -f deploy/test-pods.yaml", "placement", nil},
 		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
@@ -182,7 +178,7 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 		{line: documented("docs/install.md", "kubectl delete --ignore-not-found -k my-outboard")},
 		{line: "! kubectl --namespace outboard-system get deployments,services,configmaps --output name | grep outboard | grep -v /outboard-scheduler-checksum-"},
 	}},
-	{"the plugin in an overlay", "v3", "outboard-system", []step{
+	{"the plugin in an overlay", "v3", []step{
 		{line: overlay, starts: both},
 		{"kubectl delete --force -f deploy/test-pods.yaml", "placement", nil},
 		{line: documented("docs/extender-or-plugin.md", "cat > scheduler.yaml")},
@@ -190,44 +186,44 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 		{documented("docs/extender-or-plugin.md", "--force-conflicts -k my-outboard"), "", one},
 		{"true", "placement", nil}, // Outboard had this configuration all the time
 	}},
-	{"the page on installing", "v4", "outboard-system", []step{
+	{"the page on installing", "v4", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
 		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
 		{line: listen}, {line: documented("docs/install.md", "outboard check --cluster")},
 		{documented("docs/install.md", "helm upgrade"), "own", both},
 		{line: documented("docs/install.md", "outboard check --cluster")},
 	}},
-	{"the page on upgrading", "v3", "outboard-system", []step{
+	{"the page on upgrading", "v3", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
 		{documented("docs/upgrading.md", "ledgers.yaml"), "gpu-sharing", nil},
 		{documented("docs/upgrading.md", "helm upgrade"), "gpu-sharing", []string{outboard}},
 		{documented("docs/upgrading.md", "helm rollback"), "gpu-sharing", []string{outboard}},
 		{line: documented("docs/install.md", "helm uninstall")},
 	}},
-	{"the plugin as the second scheduler", "v3", "outboard-system", []step{
+	{"the plugin as the second scheduler", "v3", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
 		{line: documented("docs/extender-or-plugin.md", "cat > scheduler.yaml")},
 		{documented("docs/extender-or-plugin.md", "helm upgrade"), "plugin", one},
 		{documented("docs/upgrading.md", "helm rollback"), "plugin", one}, // its pods are the same
 	}},
-	{"the page on taking Outboard out", "v4", "outboard-system", []step{
+	{"the page on taking Outboard out", "v4", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
 		{documented("docs/emergency.md", "replicas=0"), "stopped", nil},
 		{line: documented("docs/emergency.md", "cat > without-outboard.yaml")},
 		{documented("docs/emergency.md", "scheduler.config=without-outboard.yaml"), "alone", one},
 		{documented("docs/emergency.md", "replicas=2"), "gpu-sharing", both},
 	}},
-	{"the page on signals", "v4", "outboard-system", []step{
+	{"the page on signals", "v4", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
 		{line: documented("docs/signals.md", "create configmap temperatures")},
 		{documented("docs/signals.md", "--values values.yaml"), "temperature", both},
 	}},
-	{"the guide to sharing GPUs", "v3", "outboard-system", []step{
+	{"the guide to sharing GPUs", "v3", []step{
 		{line: documented("examples/gpu-sharing/README.md", "cat > outboard.yaml")},
 		{documented("examples/gpu-sharing/README.md", "helm install"), "agents", both},
 		{line: listen}, {line: documented("examples/gpu-sharing/README.md", "outboard check --cluster")},
 	}},
-	{"the guide to sharing GPUs with gpushare", "v3", "outboard-system", []step{
+	{"the guide to sharing GPUs with gpushare", "v3", []step{
 		{documented("examples/gpushare/README.md", "helm install"), "gpu-sharing", both},
 		{line: listen}, {line: documented("examples/gpushare/README.md", "outboard check --cluster")},
 	}},
@@ -311,7 +307,7 @@ func TestLifecycles(t *testing.T) {
 					u.places(s.preset, scheduler)
 				}
 				if strings.Contains(s.line, "helm uninstall") {
-					u.removed(tt.namespace)
+					u.removed()
 				}
 				if t.Failed() {
 					t.Fatalf("after step %d: %s", i+1, s.line)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -21,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -44,6 +46,7 @@ type kubelet struct {
 	programs map[string]string // by the first word of a container's command
 	proxy    string            // URL of the network of Services
 	started  int
+	ran      map[types.UID]bool // Jobs
 
 	mu   sync.Mutex
 	pods map[string]*pod // by Deployment; only those that are ready
@@ -51,7 +54,7 @@ type kubelet struct {
 
 func newKubelet(ctx context.Context, t *testing.T, cp *controlplane.ControlPlane, client kubernetes.Interface, programs map[string]string) *kubelet {
 	t.Helper()
-	k := &kubelet{t: t, ctx: ctx, cp: cp, client: client, programs: programs, pods: map[string]*pod{}}
+	k := &kubelet{t: t, ctx: ctx, cp: cp, client: client, programs: programs, ran: map[types.UID]bool{}, pods: map[string]*pod{}}
 	server := httptest.NewServer(services{k})
 	t.Cleanup(server.Close)
 	k.proxy = server.URL
@@ -171,6 +174,28 @@ func (k *kubelet) start(d *appsv1.Deployment) *pod {
 	return p
 }
 
+// runJobs runs each new Job to its end.
+func (k *kubelet) runJobs() {
+	k.t.Helper()
+	list, err := k.client.BatchV1().Jobs("").List(k.ctx, metav1.ListOptions{})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	for _, job := range list.Items {
+		if k.ran[job.UID] {
+			continue
+		}
+		k.ran[job.UID] = true
+		p := &pod{namespace: job.Namespace, template: job.Spec.Template, dir: filepath.Join(k.t.TempDir(), job.Name)}
+		command := p.template.Spec.Containers[0].Command
+		cmd := exec.CommandContext(k.ctx, k.programs[command[0]], command[1:]...)
+		cmd.Env = []string{"KUBECONFIG=" + k.kubeconfig(p)}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			k.t.Fatalf("%s: %v\n%s", job.Name, err, out)
+		}
+	}
+}
+
 // rollOut reports for each Deployment that all pods are new and ready, as the Deployment controller does in the end, until the context ends.
 // The processes are those of the next call of sync.
 func (k *kubelet) rollOut(ctx context.Context) {
@@ -262,6 +287,11 @@ func (k *kubelet) content(namespace string, v corev1.Volume) map[string]string {
 		}
 		for key, data := range s.Data {
 			files[key] = string(data)
+		}
+		for _, item := range v.Secret.Items {
+			if _, ok := s.Data[item.Key]; !ok || item.Path != item.Key {
+				k.t.Fatalf("the pods do not start: the Secret %s has no %s, or the file another name", s.Name, item.Key)
+			}
 		}
 	default:
 		k.t.Fatalf("the volume %q is neither a ConfigMap nor a Secret", v.Name)

@@ -117,9 +117,10 @@ func TestValues(t *testing.T) {
 		name, set    string
 		want, absent []string // objects
 	}{
-		{"defaults", "", []string{"Deployment outboard", "Deployment outboard-scheduler", "NetworkPolicy outboard", "PodDisruptionBudget outboard", "ResourceQuota outboard-critical-pods"},
+		{"defaults", "", []string{"Secret outboard-ca", "CronJob outboard-certificates", "Deployment outboard", "Deployment outboard-scheduler", "NetworkPolicy outboard", "PodDisruptionBudget outboard", "ResourceQuota outboard-critical-pods"},
 			[]string{"Service outboard-nodeport", "Certificate outboard-server", "MutatingAdmissionPolicy outboard-scheduler-name", "ValidatingAdmissionPolicy outboard-gpu-devices", "ServiceMonitor outboard", "PrometheusRule outboard", "ConfigMap outboard-dashboard", "ClusterRole outboard-metrics"}},
-		{"everything", everything, []string{"Service outboard-nodeport", "Certificate outboard-server", "Certificate outboard-client", "MutatingAdmissionPolicy outboard-scheduler-name", "ServiceMonitor outboard", "PrometheusRule outboard", "ConfigMap outboard-dashboard"}, nil},
+		{"certificates of the user", "certificates.source=Secrets", nil, []string{"Secret outboard-server", "CronJob outboard-certificates", "Role outboard-certificates", "Certificate outboard-server"}},
+		{"everything", everything, []string{"Service outboard-nodeport", "Certificate outboard-server", "Certificate outboard-client", "MutatingAdmissionPolicy outboard-scheduler-name", "ServiceMonitor outboard", "PrometheusRule outboard", "ConfigMap outboard-dashboard"}, []string{"Secret outboard-server", "CronJob outboard-certificates"}},
 		{"utilization", "preset=utilization", []string{"ClusterRole outboard-metrics", "ClusterRoleBinding outboard-metrics"}, nil},
 		{"the cluster's own scheduler", "scheduler.enabled=false", []string{"Deployment outboard"}, []string{"Deployment outboard-scheduler", "ServiceAccount outboard-scheduler"}},
 		{"no network policy", "networkPolicy.enabled=false", nil, []string{"NetworkPolicy outboard"}},
@@ -149,23 +150,24 @@ func TestPermissions(t *testing.T) {
 		bind        = ", create pods/binding"
 		touch       = ", patch pods/status"
 		allocations = ", get ledgers, list ledgers, watch ledgers, create ledgers, update ledgers, delete ledgers"
+		certs       = ", get secrets outboard-ca outboard-server outboard-client in outboard-system, update secrets outboard-ca outboard-server outboard-client in outboard-system"
 		gpus        = ", list configmaps in kube-system, watch configmaps in kube-system"
 		metrics     = ", list nodes of metrics.k8s.io"
 		devices     = ", list resourceslices, watch resourceslices, list resourceclaims, watch resourceclaims, list deviceclasses, watch deviceclasses, list devicetaintrules, watch devicetaintrules"
 	)
 	own := func(config string) map[string]any {
-		return map[string]any{"config": config, "scheduler": map[string]any{"enabled": false}}
+		return map[string]any{"config": config, "scheduler": map[string]any{"enabled": false}, "certificates": map[string]any{"source": "Secrets"}}
 	}
 	for _, tt := range []struct {
 		name   string
 		values map[string]any
 		want   string
 	}{
-		{"placement", parse(t, ""), reads + bind + touch},
-		{"gpu-sharing", parse(t, "preset=gpu-sharing"), reads + bind + touch + allocations + gpus},
-		{"licenses", parse(t, "preset=licenses"), reads + bind + touch + allocations},
-		{"utilization", parse(t, "preset=utilization"), reads + touch + metrics},
-		{"utilization with the cluster's kube-scheduler", parse(t, "preset=utilization,scheduler.enabled=false"), reads + bind + touch + metrics},
+		{"placement", parse(t, ""), reads + bind + touch + certs},
+		{"gpu-sharing", parse(t, "preset=gpu-sharing,certificates.source=CertManager"), reads + bind + touch + allocations + gpus},
+		{"licenses", parse(t, "preset=licenses"), reads + bind + touch + allocations + certs},
+		{"utilization", parse(t, "preset=utilization"), reads + touch + metrics + certs},
+		{"utilization with the cluster's kube-scheduler", parse(t, "preset=utilization,scheduler.enabled=false,certificates.source=Secrets"), reads + bind + touch + metrics},
 		{"no requeuing", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: ImageLocality}]}]"), reads + bind},
 		{"no requeuing, with allocations", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: Licenses, config: {features: [{name: a, seats: 1}]}}]}]"), reads + bind + touch + allocations},
 		{"devices", own("profiles: [{policies: [{type: ResourceClaims}]}]"), reads + bind + touch + devices},
@@ -246,7 +248,7 @@ func TestNamespace(t *testing.T) {
 // Security Standard.
 func TestPods(t *testing.T) {
 	for key, o := range objects(t, "", "outboard-system", "v1.37.0") {
-		if o.Kind != "Deployment" {
+		if o.Kind != "Deployment" && o.Kind != "Job" {
 			continue
 		}
 		spec := o.Spec.Template.Spec
@@ -391,7 +393,8 @@ func TestNotes(t *testing.T) {
 		want   []string
 		absent string
 	}{
-		{set: "", want: []string{"outboard setup certs --dir tls --outboard-namespace elsewhere --secrets | kubectl apply -f -", "outboard check --outboard-namespace elsewhere\n", "v1.33.5.", "No registry has the image outboard:dev:"}},
+		{set: "certificates.source=Secrets", want: []string{"outboard setup certs --dir tls --outboard-namespace elsewhere --secrets | kubectl apply -f -"}},
+		{set: "", absent: "setup certs", want: []string{"outboard check --outboard-namespace elsewhere\n", "v1.33.5.", "No registry has the image outboard:dev:"}},
 		{set: "scheduler.enabled=false", want: []string{"outboard check --scheduler scheduler.yaml --outboard-namespace elsewhere\n"}},
 		{set: "image.repository=registry.example/outboard", absent: "No registry"},
 	} {

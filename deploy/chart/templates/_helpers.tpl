@@ -102,3 +102,8 @@ capabilities: {drop: [ALL]}
 {{- range $name, $value := $fields }}{{ if not $value }}{{ $_ := unset $fields $name }}{{ end }}{{ end }}
 {{- if $fields }}{{ toYaml $fields }}{{ end }}
 {{- end }}
+
+{{/* The files of a certificate: pods do not start before the Secret has all of them. */}}
+{{- define "outboard.keys" -}}
+items: [{key: ca.crt, path: ca.crt}, {key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+{{- end }}
