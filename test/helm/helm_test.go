@@ -307,7 +307,7 @@ func TestLifecycles(t *testing.T) {
 					u.places(s.preset, scheduler)
 				}
 				if strings.Contains(s.line, "helm uninstall") {
-					u.removed()
+					u.removed("customresourcedefinition.apiextensions.k8s.io/ledgers.outboard.dev\n")
 				}
 				if t.Failed() {
 					t.Fatalf("after step %d: %s", i+1, s.line)

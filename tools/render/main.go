@@ -1,6 +1,7 @@
 // Command render renders the chart of Outboard, as helm template does. Without -o it prints the
-// manifests; with -o it writes one file for each template, with everything on that the chart can
-// create, which are the manifests in deploy/.
+// manifests; with -quickstart, these with all else that kubectl apply needs, and pods of an example;
+// with -o it writes one file for each template, with everything on that the chart can create, which
+// are the manifests in deploy/.
 package main
 
 import (
@@ -36,15 +37,16 @@ func main() {
 	set := flag.String("set", "", "values, as in helm template --set")
 	namespace := flag.String("namespace", "outboard-system", "namespace of the release")
 	version := flag.String("kubernetes", "v1.37.0", "version of the cluster")
+	preset := flag.String("quickstart", "", "print all of an installation with this preset, and the pods of its example")
 	output := flag.String("o", "", "write the manifests of deploy/ to this directory")
 	flag.Parse()
-	if err := run(*chart, *set, *namespace, *version, *output); err != nil {
+	if err := run(*chart, *set, *namespace, *version, *preset, *output); err != nil {
 		fmt.Fprintln(os.Stderr, "render:", err)
 		os.Exit(1)
 	}
 }
 
-func run(chart, set, namespace, version, output string) error {
+func run(chart, set, namespace, version, preset, output string) error {
 	if output != "" {
 		files, err := manifests(chart, version)
 		if err != nil {
@@ -62,6 +64,13 @@ func run(chart, set, namespace, version, output string) error {
 	if err != nil {
 		return err
 	}
+	if preset != "" {
+		text, err := quickstart(chart, preset, values, version)
+		if err == nil {
+			_, err = os.Stdout.WriteString(text)
+		}
+		return err
+	}
 	files, err := render(chart, values, namespace, version)
 	if err != nil {
 		return err
@@ -72,6 +81,41 @@ func run(chart, set, namespace, version, output string) error {
 		}
 	}
 	return nil
+}
+
+// simulated are the GPUs of the preset gpu-sharing in a quickstart, for clusters without any.
+const simulated = "simulatedGPUs.count=2,simulatedGPUs.memory=16"
+
+// quickstart returns a file with everything of an installation in the default namespace, and pods
+// that show what the preset does. The values are those of the image.
+func quickstart(chart, preset string, values map[string]any, version string) (string, error) {
+	set := "preset=" + preset
+	if preset == "gpu-sharing" {
+		set += "," + simulated
+	}
+	if err := strvals.ParseInto(set, values); err != nil {
+		return "", err
+	}
+	files, err := render(chart, values, "outboard-system", version)
+	if err != nil {
+		return "", err
+	}
+	delete(files, "NOTES.txt")
+	deploy := filepath.Dir(chart)
+	for name, file := range map[string]string{"0": "namespace.yaml", "1": "chart/crds/ledgers.yaml", "~": "quickstart/" + preset + ".yaml"} {
+		text, err := os.ReadFile(filepath.Join(deploy, file))
+		if err != nil {
+			return "", err
+		}
+		files[name] = string(text)
+	}
+	text := fmt.Sprintf(`# Outboard with the preset %[1]s, a second kube-scheduler %[2]s, and pods for it. For a cluster with
+# another version, replace %[2]s. To remove all: kubectl delete --ignore-not-found -f this file.
+`, preset, version)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		text += "---\n" + files[name]
+	}
+	return text, nil
 }
 
 // manifests returns the generated files of deploy/ by name: those of the default preset,

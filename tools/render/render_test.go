@@ -363,6 +363,8 @@ func TestInvalidValues(t *testing.T) {
 		"service.nodePort=32768":                                "/service/nodePort",
 		"monitoring.documentation=docs":                         "documentation",
 		"networkPolicy.metricsFrom=null":                        "metricsFrom",
+		"simulatedGPUs.count=1":                                 "simulatedGPUs needs preset=gpu-sharing and scheduler.enabled",
+		"preset=gpu-sharing,simulatedGPUs.count=65":             "/simulatedGPUs/count",
 		"networkPolicy.metricsFrom={}":                          "metricsFrom",
 		"scheduler.enabled=false,setSchedulerName.enabled=true": "setSchedulerName.enabled needs scheduler.enabled",
 	} {

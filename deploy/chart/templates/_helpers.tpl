@@ -15,6 +15,11 @@ admin:
 {{ $preset := .Files.Get (printf "presets/%s.yaml" .Values.preset) | required "preset: must be placement, gpu-sharing, licenses or utilization" }}
 {{- /* Without the second scheduler, pods of the cluster's own one use Outboard, whatever its name. */}}
 {{- if not .Values.scheduler.enabled }}{{ $preset = regexReplaceAll "(?m)^  schedulerNames: .*\n" $preset "" }}{{ end }}
+{{- with .Values.simulatedGPUs }}{{ if .count }}
+{{- if or (ne $.Values.preset "gpu-sharing") (not $.Values.scheduler.enabled) }}{{ fail "simulatedGPUs needs preset=gpu-sharing and scheduler.enabled" }}{{ end }}
+{{- $preset = $preset | replace "{unit: GiB}" (printf "{unit: GiB, simulatedGPUs: {count: %d, memory: %d}}" (int .count) (int .memory)) }}
+{{- $preset = $preset | replace "  policies:\n" (printf "  managedResources:\n%s  policies:\n" "  - {name: aliyun.com/gpu-mem, ignoredByScheduler: true}\n  - {name: aliyun.com/gpu-count, ignoredByScheduler: true}\n") }}
+{{- end }}{{ end }}
 {{- trim $preset }}
 {{- end }}
 {{- end }}
@@ -55,7 +60,7 @@ serving:
 {{- define "outboard.scheduler" -}}
 {{- if .Values.scheduler.config }}{{ .Values.scheduler.config }}
 {{- else if .Values.config }}{{ fail "scheduler.config is required with config: print it with outboard setup scheduler --for service" }}
-{{- else }}{{ .Files.Get (printf "presets/%s-scheduler.yaml" .Values.preset) | replace "outboard-system" .Release.Namespace }}
+{{- else }}{{ .Files.Get (printf "presets/%s-scheduler.yaml" .Values.preset) | replace "outboard-system" .Release.Namespace | replace "ignoredByScheduler: false" (printf "ignoredByScheduler: %t" (gt (int .Values.simulatedGPUs.count) 0)) }}
 {{- end }}
 {{- end }}
 
