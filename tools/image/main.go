@@ -26,6 +26,7 @@ func main() {
 	flag.StringVar(&r.imageName, "name", "outboard:dev", "name and tag of the image in the layout")
 	flag.StringVar(&r.version, "release", "", "write all files of the release with this tag, not only the image")
 	flag.StringVar(&r.downloads, "downloads", "https://outboard.dev/releases", "with -release: the URL below which the files are published, in a folder for each version")
+	flag.StringVar(&r.registry, "registry", "", "with -release: the address below which the image is published, such as registry.example/team")
 	platforms := flag.String("platforms", "", "platforms to build for (default: "+imaged+", with -release "+released+")")
 	withPlugin := flag.Bool("scheduler", false, "write the image of kube-scheduler with Outboard as a plugin, not that of Outboard")
 	flag.Parse()

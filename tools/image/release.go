@@ -26,6 +26,7 @@ type release struct {
 	options
 	version   string // as the go command stamps it into the binaries: the tag of the commit
 	downloads string // the URL below which the files of the release are published
+	registry  string // the address below which the image is pushed; "": nodes have the image
 }
 
 // write replaces the directory with all files of the release. Two releases of a commit by the same
@@ -64,18 +65,23 @@ func (r release) files(binaries []binary) ([]file, error) {
 		plugins = append(plugins, archive)
 		files = append(files, archive, file{path: r.name(b, ".spdx.json"), content: sbom})
 	}
-	for _, write := range []func([]binary) (file, error){r.image, r.chart, r.manifests} {
-		f, err := write(binaries)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, f)
+	image, reference, err := r.image(binaries)
+	if err != nil {
+		return nil, err
+	}
+	chart, err := r.chart(binaries[0].created(), reference)
+	if err != nil {
+		return nil, err
+	}
+	manifests, err := r.manifests(binaries[0].created(), reference)
+	if err != nil {
+		return nil, err
 	}
 	manifest, err := r.krew(binaries, plugins)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, manifest)
+	files = append(files, image, chart, manifests, manifest)
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	var sums strings.Builder
 	for _, f := range files {
@@ -117,50 +123,67 @@ func (r release) archive(b binary) (file, error) {
 	return file{path: r.name(b, ".tar.gz"), content: content}, err
 }
 
-// image is the OCI layout of the binaries for Linux as one file.
-func (r release) image(binaries []binary) (file, error) {
+// image is the OCI layout of the binaries for Linux as one file. The reference is what the chart and
+// the manifests name: with a registry, it has the digest, so that nothing else is ever pulled.
+func (r release) image(binaries []binary) (_ file, reference string, _ error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
-		return file{}, err
+		return file{}, "", err
 	}
 	defer os.RemoveAll(dir)
 	linux := slices.DeleteFunc(slices.Clone(binaries), func(b binary) bool { return b.os != "linux" })
-	if _, err := writeLayout(filepath.Join(dir, "layout"), "outboard:"+r.version, linux); err != nil {
-		return file{}, err
+	reference = path.Join(r.registry, "outboard") + ":" + r.version
+	digest, err := writeLayout(filepath.Join(dir, "layout"), reference, linux)
+	if err != nil {
+		return file{}, "", err
+	}
+	if r.registry != "" {
+		reference += "@" + digest
 	}
 	contents, err := below(filepath.Join(dir, "layout"), "")
 	if err != nil {
-		return file{}, err
+		return file{}, "", err
 	}
 	content, err := tarred(binaries[0].created(), contents)
-	return file{path: "outboard_" + r.version + "_image.tar", content: content}, err
+	return file{path: "outboard_" + r.version + "_image.tar", content: content}, reference, err
 }
 
 var (
 	chartVersion = regexp.MustCompile(`(?m)^version: .*$`)
 	appVersion   = regexp.MustCompile(`(?m)^appVersion: .*$`)
+	// chartImage is the image in values.yaml.
+	chartImage = regexp.MustCompile(`(?m)^  repository: outboard\n  tag: ""`)
 )
 
+// unreleased is the image in the checkout, which releases replace.
+const unreleased = "outboard:dev"
+
 // chart is the chart as a package, whose image is that of the release.
-func (r release) chart(binaries []binary) (file, error) {
+func (r release) chart(created time.Time, reference string) (file, error) {
 	version := strings.TrimPrefix(r.version, "v")
 	contents, err := below(filepath.Join(r.root, "deploy/chart"), "outboard")
 	if err != nil {
 		return file{}, err
 	}
+	repository := path.Join(r.registry, "outboard")
+	values := fmt.Sprintf("  repository: %s\n  tag: %q", repository, reference[len(repository)+1:])
 	for i, f := range contents {
-		if f.path == "outboard/Chart.yaml" {
+		switch f.path {
+		case "outboard/Chart.yaml":
 			text := chartVersion.ReplaceAll(f.content, []byte("version: "+version))
+			text = bytes.ReplaceAll(text, []byte(unreleased), []byte(reference))
 			contents[i].content = appVersion.ReplaceAll(text, []byte("appVersion: "+r.version))
+		case "outboard/values.yaml":
+			contents[i].content = chartImage.ReplaceAll(f.content, []byte(values))
 		}
 	}
-	content, err := compressed(binaries[0].created(), contents)
+	content, err := compressed(created, contents)
 	return file{path: "outboard-" + version + ".tgz", content: content}, err
 }
 
 // manifests are those of deploy/ and the Ledger CRD, with the image of the release, at the paths
 // that the documentation names.
-func (r release) manifests(binaries []binary) (file, error) {
+func (r release) manifests(created time.Time, reference string) (file, error) {
 	contents, err := below(filepath.Join(r.root, "deploy"), "deploy")
 	if err != nil {
 		return file{}, err
@@ -170,9 +193,9 @@ func (r release) manifests(binaries []binary) (file, error) {
 		return path.Ext(f.path) != ".yaml" || dir != "deploy" && dir != "deploy/chart/crds" && path.Dir(dir) != "deploy/presets"
 	})
 	for i, f := range contents {
-		contents[i].content = bytes.ReplaceAll(f.content, []byte(`"outboard:dev"`), []byte(`"outboard:`+r.version+`"`))
+		contents[i].content = bytes.ReplaceAll(f.content, []byte(unreleased), []byte(reference))
 	}
-	content, err := compressed(binaries[0].created(), contents)
+	content, err := compressed(created, contents)
 	return file{path: "outboard_" + r.version + "_manifests.tar.gz", content: content}, err
 }
 

@@ -25,7 +25,7 @@ const tag = "v0.9.8"
 // TestRelease makes two releases of the same commit in clones at different paths, and reads the files with the programs of those who
 // download them. Without -all, it compiles for this machine only, and the archive for Windows has that program.
 func TestRelease(t *testing.T) {
-	first, second := releaseIn(t, filepath.Join(t.TempDir(), "a")), releaseIn(t, filepath.Join(t.TempDir(), "another", "path"))
+	first, second := releaseIn(t, filepath.Join(t.TempDir(), "a"), "registry.example/team"), releaseIn(t, filepath.Join(t.TempDir(), "another", "path"), "registry.example/team")
 	names := list(t, first)
 	if others := list(t, second); !slices.Equal(names, others) {
 		t.Fatalf("two releases have the files %q and %q", names, others)
@@ -38,15 +38,18 @@ func TestRelease(t *testing.T) {
 	commands(t, first)
 	checkArchives(t, first, names)
 	checkPlugin(t, first, names)
-	checkChart(t, first)
-	checkManifests(t, first)
-	if layout := tool(t, first, "tar", "-xOf", "outboard_"+tag+"_image.tar", "index.json"); !strings.Contains(layout, `"outboard:`+tag+`"`) {
+	layout := tool(t, first, "tar", "-xOf", "outboard_"+tag+"_image.tar", "index.json")
+	image := "registry.example/team/outboard:" + tag
+	if !strings.Contains(layout, `"`+image+`"`) {
 		t.Errorf("the index of the image is %s", layout)
 	}
+	image += "@" + regexp.MustCompile("sha256:[0-9a-f]{64}").FindString(layout)
+	checkChart(t, first, image)
+	checkManifests(t, first, image)
 }
 
-// releaseIn makes a release of the checkout in a clone at the path.
-func releaseIn(t *testing.T, clone string) (dist string) {
+// releaseIn makes a release of the checkout in a clone at the path, with the image in the registry.
+func releaseIn(t *testing.T, clone, registry string) (dist string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -66,7 +69,7 @@ func releaseIn(t *testing.T, clone string) (dist string) {
 	tool(t, clone, "git", "-c", "user.name=test", "-c", "user.email=test", "commit", "--quiet", "--allow-empty", "--message", "release")
 	tool(t, clone, "git", "tag", tag)
 
-	r := release{version: tag, downloads: "https://downloads.example", options: options{program: outboard, root: clone, output: filepath.Join(clone, "dist"), platforms: strings.Split(released, ",")}}
+	r := release{version: tag, downloads: "https://downloads.example", registry: registry, options: options{program: outboard, root: clone, output: filepath.Join(clone, "dist"), platforms: strings.Split(released, ",")}}
 	if *all {
 		if err := r.write(t.Context()); err != nil {
 			t.Fatal(err)
@@ -263,7 +266,7 @@ func checkPlugin(t *testing.T, dist string, names []string) {
 }
 
 // checkChart renders the package with Helm.
-func checkChart(t *testing.T, dist string) {
+func checkChart(t *testing.T, dist, image string) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(dist, "outboard-"+strings.TrimPrefix(tag, "v")+".tgz"))
 	if err != nil {
@@ -279,16 +282,16 @@ func checkChart(t *testing.T, dist string) {
 		return helm("template", "outboard", chart, "--namespace", "outboard-system", "--kube-version", "1.37.0", "--include-crds")
 	}
 	got := rendered(path)
-	if !strings.Contains(got, `image: "outboard:`+tag+`"`) {
+	if !strings.Contains(got, `image: "`+image+`"`) || !strings.Contains(helm("show", "chart", path), "image: "+image+"\n") {
 		t.Error("the chart does not have the image of the release")
 	}
-	if want := rendered("../../deploy/chart"); strings.ReplaceAll(got, "outboard:"+tag, "outboard:dev") != want {
+	if want := rendered("../../deploy/chart"); strings.ReplaceAll(got, image, unreleased) != want {
 		t.Errorf("the package renders to\n%s\nand the chart to\n%s", got, want)
 	}
 }
 
 // checkManifests compares the manifests in the archive with those of the checkout.
-func checkManifests(t *testing.T, dist string) {
+func checkManifests(t *testing.T, dist, image string) {
 	t.Helper()
 	dir := t.TempDir()
 	path, err := filepath.Abs(filepath.Join(dist, "outboard_"+tag+"_manifests.tar.gz"))
@@ -314,7 +317,7 @@ func checkManifests(t *testing.T, dist string) {
 		if err != nil {
 			return err
 		}
-		got := strings.ReplaceAll(string(content(t, filepath.Dir(name), d.Name())), "outboard:"+tag, "outboard:dev")
+		got := strings.ReplaceAll(string(content(t, filepath.Dir(name), d.Name())), image, unreleased)
 		if got != string(content(t, "../../deploy", relative)) {
 			t.Errorf("the archive has another %s", relative)
 		}
@@ -323,8 +326,10 @@ func checkManifests(t *testing.T, dist string) {
 	if err != nil || count != want {
 		t.Errorf("the archive has %d manifests, want %d, those of deploy/ with the presets and the CRD: %v", count, want, err)
 	}
-	if !strings.Contains(string(content(t, filepath.Join(dir, "deploy"), "outboard.yaml")), `image: "outboard:`+tag+`"`) {
-		t.Error("the manifests do not have the image of the release")
+	for _, name := range []string{"outboard.yaml", "gpushare-extender.yaml"} {
+		if !strings.Contains(string(content(t, filepath.Join(dir, "deploy"), name)), image) {
+			t.Errorf("%s does not have the image of the release", name)
+		}
 	}
 }
 
