@@ -33,6 +33,9 @@ func main() {
 	flag.StringVar(&o.data, "data", "", "the folder with openb_node_list_gpu_node.csv and a list of pods")
 	flag.StringVar(&o.pods, "pods", openb.Pods, "the list of pods in it")
 	flag.IntVar(&o.seeds, "seeds", 10, "how many seeds, from 42 on")
+	flag.Float64Var(&o.load, "load", 0.95, "departures: the requested share of the GPUs")
+	flag.StringVar(&o.arms, "arms", "", "departures: only the arms with these names, separated by semicolons")
+	flag.IntVar(&o.nodes, "nodes", 0, "only so many nodes, evenly spread over the list; 0: all")
 	flag.StringVar(&o.parts, "parts", strings.Join(parts, ","), "what to measure")
 	flag.Parse()
 	measure.Main("bench-placement", func(ctx context.Context) error { return run(ctx, &o, os.Stdout, os.Stderr) })
@@ -41,8 +44,10 @@ func main() {
 type options struct {
 	data, pods string
 	seeds      int
-	nodes      int // only the first ones; 0: all
+	nodes      int // so many of them, evenly spread; 0: all
 	parts      string
+	load       float64 // of departures
+	arms       string  // of departures
 }
 
 const (
@@ -51,11 +56,8 @@ const (
 	pictures  = "bin" // the folder
 	hours     = 16    // for which pods come and go
 	until     = 1.3
-	offered   = 0.95 // the load
 	// fewSeeds are enough where differences are large.
 	fewSeeds = 3
-	// replaySeeds are enough for runs that take long, and differ.
-	replaySeeds = 5
 	// extenderWeight makes one level of ours count more than all that kube-scheduler's
 	// own scores can say.
 	extenderWeight = 100
@@ -196,8 +198,11 @@ func read(o *options) (*simulate.World, []openb.Job, error) {
 	if w.Nodes, jobs, err = openb.Read(o.data, o.pods); err != nil {
 		return nil, nil, err
 	}
-	if o.nodes > 0 && o.nodes < len(w.Nodes) {
-		w.Nodes = w.Nodes[:o.nodes]
+	if all := w.Nodes; o.nodes > 0 && o.nodes < len(all) {
+		w.Nodes = nil
+		for i := range o.nodes {
+			w.Nodes = append(w.Nodes, all[i*len(all)/o.nodes])
+		}
 	}
 	return w, jobs, nil
 }
@@ -287,11 +292,16 @@ func (b *bench) draw(name string, arms []simulate.Arm) error {
 
 // comeAndGo compares contenders while pods are created and deleted.
 func (b *bench) comeAndGo(ctx context.Context) error {
-	seeds, end := min(b.seeds, replaySeeds), time.Duration(hours*time.Hour)
+	seeds, end := b.seeds, time.Duration(hours*time.Hour)
 	var names []string
 	var results [][]*replayed
 	var tasks []task
-	for _, c := range []contender{bestFit, fgdKnown, leastWasteLearned, leastAllocatedFirst, leastWasteFirst} {
+	arms := []contender{bestFit, fgdKnown, leastWasteLearned, leastAllocatedFirst, leastWasteFirst}
+	if b.arms != "" {
+		wanted := strings.Split(b.arms, ";")
+		arms = slices.DeleteFunc(arms, func(c contender) bool { return !slices.Contains(wanted, c.name) })
+	}
+	for _, c := range arms {
 		of := make([]*replayed, seeds)
 		names, results = append(names, c.name), append(results, of)
 		for i := range seeds {
@@ -301,7 +311,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 				if err != nil {
 					return "", err
 				}
-				jobs, err := arrivals(w, b.jobs, load{Offered: offered, For: end, MinLifetime: time.Minute, MaxLifetime: 6 * time.Hour}, seed)
+				jobs, err := arrivals(w, b.jobs, load{Offered: b.load, For: end, MinLifetime: time.Minute, MaxLifetime: 6 * time.Hour}, seed)
 				if err != nil {
 					return "", err
 				}
@@ -315,7 +325,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 	if err := playAll(ctx, tasks, b.progress); err != nil {
 		return err
 	}
-	fmt.Fprintf(b.out, "\nPods that come and go, load %.2f, %d hours, %d seeds:\n", offered, hours, seeds)
+	fmt.Fprintf(b.out, "\nPods that come and go, load %.2f, %d hours, %d seeds:\n", b.load, hours, seeds)
 	return report(b.out, names, results)
 }
 

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/bench/trials"
+	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/openb"
 )
@@ -86,23 +87,50 @@ type replayed struct {
 	Waited        time.Duration
 	// Waiting is how many pods are pending at the end.
 	Waiting int
+	// Allocated is what was allocated, relative to the capacity, on average over time.
+	Allocated float64
+	// Waits are how long pods were pending, by what they request: an index of podSizes.
+	Waits [len(podSizes)][]time.Duration
+}
+
+// podSizes are the pods whose waits are reported separately.
+var podSizes = [...]string{"no GPU", "part of a GPU", "1 GPU", "2 to 7 GPUs", "8 GPUs"}
+
+// sizeOf returns the index of the pod's size.
+func sizeOf(pod *corev1.Pod) int {
+	switch s := shapeOf(pod); {
+	case s.GPUs == 0:
+		return 0
+	case s.GPUs == 1 && s.Share < placement.Whole:
+		return 1
+	case s.GPUs == 1:
+		return 2
+	case s.GPUs < 8:
+		return 3
+	}
+	return 4
 }
 
 // departure is a pod that ends.
 type departure struct {
-	at     time.Duration
-	uid    types.UID
-	amount int64
+	at   time.Duration
+	uid  types.UID
+	node string
+	size demand
 }
 
 func (d departure) compare(other departure) int {
 	return cmp.Or(cmp.Compare(d.at, other.at), cmp.Compare(d.uid, other.uid))
 }
 
+// demand is a part of what a pod requests, or of what is free on a node.
+type demand struct{ amount, cpu int64 }
+
 // waiter is a pending pod.
 type waiter struct {
 	pod   *corev1.Pod
 	job   openb.Job
+	size  demand
 	kind  int           // equal for pods that differ only in their names
 	ready time.Duration // when it came
 }
@@ -130,17 +158,18 @@ func kindsOf(jobs []arrival) (map[*corev1.Pod]int, error) {
 
 // replaying is the state of a cluster while pods come and go.
 type replaying struct {
-	run                       *simulate.Run
-	world                     *simulate.World
-	capacity                  float64
-	ends                      []departure // in order
-	queue                     []waiter
-	at                        time.Duration
-	allocated, requested      int64
-	servedTime, requestedTime float64 // integrals over the measured time, relative to the capacity
-	counts                    time.Duration
-	result                    replayed
-	waited                    time.Duration
+	run                  *simulate.Run
+	capacity             float64
+	ends                 []departure // in order
+	queue                []waiter
+	free                 map[string]demand // by node
+	bound                string            // the node of the last pod that was bound
+	at                   time.Duration
+	allocated, requested int64
+	// Integrals over the measured time, relative to the capacity:
+	servedTime, requestedTime, allocatedTime float64
+	counts                                   time.Duration
+	result                                   replayed
 }
 
 // replay simulates pods that come at their times and end after their lifetimes, until the given
@@ -156,7 +185,14 @@ func replay(ctx context.Context, w *simulate.World, jobs []arrival, seed uint64,
 	if err != nil {
 		return nil, err
 	}
-	r := &replaying{run: w.Begin(seed), world: w, capacity: float64(capacity), counts: time.Duration(warmUp * float64(until))}
+	r := &replaying{capacity: float64(capacity), counts: time.Duration(warmUp * float64(until)), free: map[string]demand{}}
+	for _, n := range w.Nodes {
+		amount := n.Status.Allocatable[w.Resource]
+		r.free[n.Name] = demand{amount.Value(), n.Status.Allocatable.Cpu().MilliValue()}
+	}
+	observed := *w
+	observed.Bound = func(pod *corev1.Pod) { r.bound = pod.Spec.NodeName }
+	r.run = observed.Begin(seed)
 	for i, j := range jobs {
 		if j.at >= until {
 			break
@@ -165,16 +201,19 @@ func replay(ctx context.Context, w *simulate.World, jobs []arrival, seed uint64,
 			return nil, err
 		}
 		pod := r.run.Arrive(j.Pod, fmt.Sprint(i), j.at)
-		r.requested += simulate.Demand(pod, w.Resource)
 		if j.at >= r.counts {
 			r.result.Pods++
 		}
-		waiting := waiter{pod, j.Job, kinds[j.Pod], r.at}
+		size := demand{simulate.Demand(pod, w.Resource), simulate.Demand(pod, corev1.ResourceCPU)}
+		waiting := waiter{pod, j.Job, size, kinds[j.Pod], r.at}
+		r.requested += size.amount
 		placed, err := r.try(ctx, waiting)
 		if err != nil {
 			return nil, err
 		}
-		if !placed {
+		if placed {
+			r.waits(waiting)
+		} else {
 			r.queue = append(r.queue, waiting)
 			if r.at >= r.counts {
 				r.result.Delayed++
@@ -196,10 +235,14 @@ func (r *replaying) finish(until time.Duration) *replayed {
 	if counted > 0 {
 		r.result.Requested = r.requestedTime / counted
 		r.result.Served = r.servedTime / counted
+		r.result.Allocated = r.allocatedTime / counted
 	}
-	if r.result.Pods > 0 {
-		r.result.Waited = r.waited / time.Duration(r.result.Pods)
+	for _, waits := range r.result.Waits {
+		for _, wait := range waits {
+			r.result.Waited += wait
+		}
 	}
+	r.result.Waited /= time.Duration(max(1, r.result.Pods))
 	return &r.result
 }
 
@@ -209,10 +252,13 @@ func (r *replaying) advance(ctx context.Context, to time.Duration) error {
 		end := r.ends[0]
 		r.ends = r.ends[1:]
 		r.pass(end.at)
-		r.allocated -= end.amount
-		r.requested -= end.amount
+		r.allocated -= end.size.amount
+		r.requested -= end.size.amount
 		r.run.End(end.uid, end.at)
-		if err := r.retry(ctx); err != nil {
+		free := r.free[end.node]
+		free = demand{free.amount + end.size.amount, free.cpu + end.size.cpu}
+		r.free[end.node] = free
+		if err := r.retry(ctx, end.node); err != nil {
 			return err
 		}
 	}
@@ -225,6 +271,7 @@ func (r *replaying) pass(to time.Duration) {
 	if from := max(r.at, r.counts); to > from {
 		seconds := (to - from).Seconds()
 		r.requestedTime += seconds * float64(r.requested) / r.capacity
+		r.allocatedTime += seconds * float64(r.allocated) / r.capacity
 		if possible := math.Min(float64(r.requested), r.capacity); possible > 0 {
 			r.servedTime += seconds * float64(r.allocated) / possible
 		} else {
@@ -234,13 +281,15 @@ func (r *replaying) pass(to time.Duration) {
 	r.at = to
 }
 
-// retry retries all pending pods. If one fits on no node, it skips others like it.
-func (r *replaying) retry(ctx context.Context) error {
+// retry retries all pending pods, none of which fits on another node than the given one. If one
+// fits on no node, it skips others like it.
+func (r *replaying) retry(ctx context.Context, node string) error {
 	full := map[int]bool{}
 	kept := r.queue[:0]
 	for i, waiting := range r.queue {
 		placed := false
-		if !full[waiting.kind] {
+		free := r.free[node]
+		if !full[waiting.kind] && waiting.size.amount <= free.amount && waiting.size.cpu <= free.cpu {
 			var err error
 			if placed, err = r.try(ctx, waiting); err != nil {
 				r.queue = append(kept, r.queue[i:]...)
@@ -261,7 +310,8 @@ func (r *replaying) retry(ctx context.Context) error {
 // waits adds the time for which a pod was pending.
 func (r *replaying) waits(w waiter) {
 	if w.ready >= r.counts {
-		r.waited += r.at - w.ready
+		size := sizeOf(w.job.Pod)
+		r.result.Waits[size] = append(r.result.Waits[size], r.at-w.ready)
 	}
 }
 
@@ -273,10 +323,11 @@ func (r *replaying) try(ctx context.Context, w waiter) (placed bool, err error) 
 	case err != nil:
 		return false, fmt.Errorf("pod %s: %w", w.pod.Name, err)
 	}
-	requested := simulate.Demand(w.pod, r.world.Resource)
-	r.allocated += requested
+	r.allocated += w.size.amount
+	free := r.free[r.bound]
+	r.free[r.bound] = demand{free.amount - w.size.amount, free.cpu - w.size.cpu}
 	if w.job.Lifetime > 0 {
-		end := departure{r.at + w.job.Lifetime, w.pod.UID, requested}
+		end := departure{r.at + w.job.Lifetime, w.pod.UID, r.bound, w.size}
 		i, _ := slices.BinarySearchFunc(r.ends, end, departure.compare)
 		r.ends = slices.Insert(r.ends, i, end)
 	}
@@ -285,7 +336,7 @@ func (r *replaying) try(ctx context.Context, w waiter) (placed bool, err error) 
 
 // report writes how pods that come and go were served by each contender, with all seeds.
 func report(w io.Writer, names []string, results [][]*replayed) error {
-	table := trials.NewTable(w, "", "requested %", "served %", "pods", "delayed %", "mean wait, s", "waiting at the end")
+	table := trials.NewTable(w, "", "requested %", "served %", "allocated %", "pods", "delayed %", "mean wait, s", "waiting at the end")
 	for i, name := range names {
 		of := func(digits int, value func(*replayed) float64) string {
 			var values []float64
@@ -297,23 +348,52 @@ func report(w io.Writer, names []string, results [][]*replayed) error {
 		table.Row(name,
 			of(2, func(r *replayed) float64 { return 100 * r.Requested }),
 			of(2, func(r *replayed) float64 { return 100 * r.Served }),
+			of(2, func(r *replayed) float64 { return 100 * r.Allocated }),
 			of(0, func(r *replayed) float64 { return float64(r.Pods) }),
 			of(2, func(r *replayed) float64 { return 100 * float64(r.Delayed) / float64(max(1, r.Pods)) }),
 			of(2, func(r *replayed) float64 { return r.Waited.Seconds() }),
 			of(1, func(r *replayed) float64 { return float64(r.Waiting) }))
 	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nWaits in seconds, mean and p99 (mean over the seeds, and that of the worst seed):")
+	table = trials.NewTable(w, append([]string{""}, podSizes[:]...)...)
+	for i, name := range names {
+		row := []any{name}
+		for size := range podSizes {
+			row = append(row, waitsOf(results[i], size))
+		}
+		table.Row(row...)
+	}
 	return table.Flush()
+}
+
+// waitsOf returns the mean and the p99 of the waits of pods of the size, as text.
+func waitsOf(results []*replayed, size int) string {
+	var means, p99s []float64
+	for _, r := range results {
+		waits := slices.Sorted(slices.Values(r.Waits[size]))
+		if len(waits) == 0 {
+			continue
+		}
+		sum := time.Duration(0)
+		for _, w := range waits {
+			sum += w
+		}
+		means = append(means, sum.Seconds()/float64(len(waits)))
+		p99s = append(p99s, trials.Quantile(waits, 0.99).Seconds())
+	}
+	if len(means) == 0 {
+		return "–"
+	}
+	mean, _ := trials.Figures(means).Mean()
+	p99, _ := trials.Figures(p99s).Mean()
+	return fmt.Sprintf("%.1f (%.1f), p99 %.0f (%.0f)", mean, slices.Max(means), p99, slices.Max(p99s))
 }
 
 // figure formats the mean and the standard deviation.
 func figure(digits int, values []float64) string {
-	sum, squares := 0.0, 0.0
-	for _, x := range values {
-		sum += x
-	}
-	mean := sum / float64(len(values))
-	for _, x := range values {
-		squares += (x - mean) * (x - mean)
-	}
-	return fmt.Sprintf("%.*f±%.*f", digits, mean, digits, math.Sqrt(squares/float64(max(1, len(values)-1))))
+	mean, deviation := trials.Figures(values).Mean()
+	return fmt.Sprintf("%.*f±%.*f", digits, mean, digits, deviation)
 }

@@ -60,12 +60,15 @@ func TestReplayByHand(t *testing.T) {
 		Requested: (20*16 + 10*28 + 70*32 + 10*16 + 180*12 + 10*28) / 16.0 / 300,
 		// Everything that was possible, except for the last 10 s, when pods use 12 and 16 are waiting.
 		Served: (290 + 10*12/16.0) / 300,
+		// 16 until 210, and then 12.
+		Allocated: (110*16 + 190*12) / 16.0 / 300,
+		Waits:     [len(podSizes)][]time.Duration{1: {80 * time.Second, 70 * time.Second, 10 * time.Second}},
 	}
-	if math.Abs(r.Requested-want.Requested) > 1e-9 || math.Abs(r.Served-want.Served) > 1e-9 {
-		t.Errorf("requested %v, served %v; want %v, %v", r.Requested, r.Served, want.Requested, want.Served)
+	if math.Abs(r.Requested-want.Requested) > 1e-9 || math.Abs(r.Served-want.Served) > 1e-9 || math.Abs(r.Allocated-want.Allocated) > 1e-9 {
+		t.Errorf("requested %v, served %v, allocated %v; want %v, %v, %v", r.Requested, r.Served, r.Allocated, want.Requested, want.Served, want.Allocated)
 	}
-	want.Requested, want.Served = r.Requested, r.Served
-	if *r != want {
+	want.Requested, want.Served, want.Allocated = r.Requested, r.Served, r.Allocated
+	if !reflect.DeepEqual(*r, want) {
 		t.Errorf("%+v, want %+v", *r, want)
 	}
 }
