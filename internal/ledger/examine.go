@@ -21,8 +21,6 @@ const cacheDelay = 2 * time.Second
 //	ReadPod       ── the pod never needs the allocation again ──────────────────────► ReleaseAllocation
 //	ReadPod       ── the pod was not bound in time ────────────────────────────► TouchPod
 //	TouchPod      ── the pod, which no earlier Binding can bind, is not bound ─► ReleaseAllocation
-//
-// testdata/examination.txtar has a history of each.
 type Examination struct {
 	Ledger     *snapshot.Ledger
 	Allocation *snapshot.LedgerPod

@@ -35,10 +35,3 @@ func (k *Keeper) NewSweeper() Sweeper {
 
 // Sweep runs one sweep.
 func (s Sweeper) Sweep(ctx context.Context, now time.Time) { s.s.sweep(ctx, now) }
-
-// Books is the number of ledgers in the Keeper's memory.
-func (k *Keeper) Books() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.queues)
-}

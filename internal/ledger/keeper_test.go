@@ -3,9 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,40 +17,6 @@ import (
 )
 
 var gpuOnA = snapshot.LedgerKey{Resource: "gpu", Node: "a"}
-
-// For many pods and replicas, and one node on which some of the pods fit: as many pods get an allocation
-// as fit, whatever requests are lost. With -race it also checks that no data is shared without a
-// lock.
-func TestManyAllocationsAtOnce(t *testing.T) {
-	w := newWorld(t, 4)
-	for i := range 40 {
-		w.server.faults = append(w.server.faults, fault(i%5))
-	}
-	var allocations sync.WaitGroup
-	var mu sync.Mutex
-	held := 0
-	for i := range 60 {
-		pod := w.server.addPod(types.UID(fmt.Sprint(i)))
-		replica := w.replicas[i%len(w.replicas)]
-		allocations.Go(func() {
-			_, err := replica.keeper.Allocate(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1))
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				held++
-			case !errors.Is(err, errNoRoom):
-				t.Error(err)
-			}
-		})
-	}
-	allocations.Wait()
-	w.server.deliver(func(int) int { return 0 })
-	spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec
-	if held != 20 || len(spec.Pods) != 20 || spec.Units[0].Used() != 10 || spec.Units[1].Used() != 10 {
-		t.Errorf("%d calls of Allocate succeeded, the ledger has %d allocations, of %d and %d; want 20, of 10 and 10", held, len(spec.Pods), spec.Units[0].Used(), spec.Units[1].Used())
-	}
-}
 
 func TestAllocationErrors(t *testing.T) {
 	w := newWorld(t, 1)

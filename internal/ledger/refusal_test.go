@@ -230,38 +230,6 @@ func TestAllocationsWithoutTheResource(t *testing.T) {
 	}
 }
 
-// The Keeper keeps nothing about a deleted ledger, whoever deleted it; it keeps the version of a
-// ledger that the cache does not show yet.
-func TestDeletedLedgersAreForgotten(t *testing.T) {
-	w := newWorld(t, 2)
-	r := w.replicas[0]
-	if _, err := r.keeper.Allocate(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3)); err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	r.sweeper.Sweep(t.Context(), now) // the cache is not updated
-	if n := r.keeper.Books(); n != 1 {
-		t.Errorf("the Keeper keeps %d ledgers, want the one just written", n)
-	}
-	delete(w.server.pods, "p")
-	for range 6 {
-		other := w.replicas[1]
-		other.cache.look()
-		other.sweeper.Sweep(t.Context(), now)
-		now = now.Add(2 * reclaimAfter)
-	}
-	if w.server.ledgers[ledger.Name(gpuOnA)] != nil {
-		t.Fatal("the ledger still exists")
-	}
-	for range 2 {
-		r.cache.look()
-		r.sweeper.Sweep(t.Context(), now)
-	}
-	if n := r.keeper.Books(); n != 0 {
-		t.Errorf("the Keeper keeps %d deleted ledgers", n)
-	}
-}
-
 // notBefore chooses as choose does, for an allocation that is later than the time.
 func notBefore(choose func(*snapshot.Ledger, time.Time) (policy.Allocation, error), at time.Time) func(*snapshot.Ledger, time.Time) (policy.Allocation, error) {
 	return func(l *snapshot.Ledger, now time.Time) (policy.Allocation, error) {

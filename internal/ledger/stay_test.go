@@ -11,24 +11,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A queue that is being written is not forgotten: a second one would write the same ledger at the
-// same time.
-func TestQueueThatIsWrittenStays(t *testing.T) {
-	var q ledger.Queue
-	q.Add(new(ledger.Submission))
-	_, w := q.Take()
-	for range 3 {
-		if q.Forget() {
-			t.Error("a queue is forgotten while a batch is written")
-		}
-	}
-	q.Wrote(w)
-	q.Take()
-	if q.Forget() || !q.Forget() {
-		t.Error("a queue without operations is not forgotten by the second sweep after a write")
-	}
-}
-
 // The ledger of a node that exists stays without allocations, and so does that of a pool.
 func TestEmptyLedgersStay(t *testing.T) {
 	var b snapshot.Builder

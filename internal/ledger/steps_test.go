@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"net/http"
 	"os"
 	"regexp"
@@ -303,69 +302,4 @@ func TestWritingHistories(t *testing.T) {
 	runHistories(t, "testdata/writing.txtar", func() func(*testing.T, string) string {
 		return (&history{queue: Queue{Key: testKey}, submissions: map[string]*Submission{}}).step
 	})
-}
-
-func TestExaminationHistories(t *testing.T) {
-	requests := map[PodRequest]string{ReadCachedPod: "readCachedPod", ReadPod: "readPod", TouchPod: "touchPod", KeepAllocation: "keepAllocation", ReleaseAllocation: "releaseAllocation"}
-	pods := map[string]*corev1.Pod{
-		"none":      nil,
-		"other":     {ObjectMeta: metav1.ObjectMeta{UID: "another"}},
-		"unbound":   {ObjectMeta: metav1.ObjectMeta{UID: "p"}},
-		"bound":     {ObjectMeta: metav1.ObjectMeta{UID: "p"}, Spec: corev1.PodSpec{NodeName: "a"}},
-		"elsewhere": {ObjectMeta: metav1.ObjectMeta{UID: "p"}, Spec: corev1.PodSpec{NodeName: "b"}},
-		"succeeded": {ObjectMeta: metav1.ObjectMeta{UID: "p"}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
-	}
-	runHistories(t, "testdata/examination.txtar", func() func(*testing.T, string) string {
-		var e Examination
-		return func(t *testing.T, line string) string {
-			t.Helper()
-			words := strings.Fields(line)
-			if words[0] == "allocation" {
-				age, err := time.ParseDuration(words[1])
-				if err != nil {
-					t.Fatal(err)
-				}
-				o := parseLedger(t, "v1 p=4")
-				e = Examination{Ledger: &o.Spec, Allocation: &o.Spec.Pods[0], Age: age, Limit: 5 * time.Minute}
-				switch words[2] {
-				case "pool":
-					o.Spec.Node = ""
-				case "write":
-					e.Limit = math.MaxInt64
-				}
-				return requests[e.Request]
-			}
-			pod, known := pods[words[1]]
-			err := testErrors[words[1]]
-			if words[0] != requests[e.Request] || !known && err == nil {
-				t.Fatalf("%q responds to no request: the request is %q", line, requests[e.Request])
-			}
-			if e = e.Next(pod, err); e.Err != nil {
-				return "keepAllocation, which needs the permission to " + string(e.Request) + ": " + nameOf(e.Err)
-			}
-			return strings.TrimSpace(requests[e.Request] + " " + e.reason)
-		}
-	})
-}
-
-// A step changes nothing but its result: a state can be kept, and continued in two ways.
-func TestStepsChangeNoEarlierState(t *testing.T) {
-	base, now := parseLedger(t, "v1 q=3 r=2"), time.Unix(100, 0)
-	w := Writing{key: testKey, Object: base}
-	for i := range 5 {
-		w.operations = append(w.operations, allocationOf(fmt.Sprint(i), fmt.Sprint(i), 1))
-	}
-	invalid := Response{Now: now, Err: testErrors["invalid"]}
-	w = w.Next(Response{Now: now}).Next(invalid).Next(Response{Now: now, Object: base}).Next(invalid)
-	for range 3 { // one by one
-		w = w.Next(Response{Now: now}).Next(Response{Now: now, Err: testErrors["forbidden"]})
-	}
-	w = w.Next(Response{Now: now})
-	written, failed := w.Next(Response{Object: parseLedger(t, "v2")}), w.Next(Response{Err: testErrors["forbidden"]})
-	if formatLedger(base) != "v1 q=3 r=2" {
-		t.Errorf("the first ledger is %s", formatLedger(base))
-	}
-	if len(w.Outcomes) != 3 || len(written.Outcomes) != 4 || written.Outcomes[3].Failure != nil || len(failed.Outcomes) != 4 || failed.Outcomes[3].Failure == nil {
-		t.Errorf("outcomes %+v, then %+v or %+v", w.Outcomes, written.Outcomes, failed.Outcomes)
-	}
 }
