@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -169,14 +168,6 @@ func TestVersion(t *testing.T) {
 		if got := versionOf(&tt.info); got != tt.want {
 			t.Errorf("%+v is %+v, want %+v", tt.info, got, tt.want)
 		}
-	}
-}
-
-// Without a command, the help says which there are, and the exit status says that nothing was done.
-func TestNoCommand(t *testing.T) {
-	out, err := execute(t)
-	if exitStatus(err) != statusFailed || !strings.Contains(out, "Explain:") || err.Error() != "COMMAND is missing" {
-		t.Errorf("status %d, %v\n%s", exitStatus(err), err, out)
 	}
 }
 
@@ -341,26 +332,5 @@ func TestPrintConfigPrintsWhatLoads(t *testing.T) {
 	again, err := execute(t, "serve", "--print-config", "--config", file(t, first))
 	if err != nil || again != first {
 		t.Errorf("printed again: %v\n%s", err, again)
-	}
-}
-
-// --namespace is the namespace of pods and --outboard-namespace that of Outboard, in every command
-// that has the flag.
-func TestNamespacesHaveOneMeaning(t *testing.T) {
-	meanings := map[string]string{"namespace": "the namespace of pods", "outboard-namespace": "the namespace of Outboard"}
-	count := map[string]int{}
-	every(NewCommand(), func(cmd *cobra.Command) {
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if strings.Contains(f.Name, "namespace") && meanings[f.Name] == "" && f.Name != "all-namespaces" {
-				t.Errorf("%s has the flag --%s", cmd.Name(), f.Name)
-			}
-			if !strings.HasPrefix(f.Usage, meanings[f.Name]) || (f.Shorthand == "n") != (f.Name == "namespace") {
-				t.Errorf("%s: --%s, -%s is %q", cmd.Name(), f.Name, f.Shorthand, f.Usage)
-			}
-			count[f.Name]++
-		})
-	})
-	if count["namespace"] < 1 || count["outboard-namespace"] < 6 {
-		t.Errorf("the commands have the flags %v", count)
 	}
 }

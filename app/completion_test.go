@@ -8,11 +8,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/spf13/cobra"
 )
 
 // Shells complete the names of pods, nodes and namespaces from the cluster, and the values of
@@ -74,15 +71,6 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// The help lists every command in a group, except those about the command itself.
-func TestGroups(t *testing.T) {
-	for _, cmd := range NewCommand().Commands() {
-		if name := cmd.Name(); (cmd.GroupID == "") != (name == "version" || name == "help" || name == "completion") {
-			t.Errorf("%s is in group %q", name, cmd.GroupID)
-		}
-	}
-}
-
 // Under the name of a plugin of kubectl, usage texts have the command that the user runs.
 func TestPluginOfKubectl(t *testing.T) {
 	own := os.Args
@@ -92,27 +80,6 @@ func TestPluginOfKubectl(t *testing.T) {
 		if _, out := statusOf(t, "gpus a b"); !strings.Contains(out, want) {
 			t.Errorf("%s: %q is not in %s", program, want, out)
 		}
-	}
-}
-
-// The script for a shell completes the program that the user runs, and the help says so.
-func TestCompletionOfThePlugin(t *testing.T) {
-	own := os.Args
-	defer func() { os.Args = own }()
-	for program, want := range map[string]string{"outboard": "outboard", "kubectl-outboard": "kubectl-outboard"} {
-		os.Args = []string{"/bin/" + program}
-		for line, text := range map[string]string{
-			"completion bash":        "complete -o default -F __start_" + want + " " + want + "\n",
-			"completion bash --help": "source <(" + want + " completion bash)\n",
-		} {
-			if status, out := statusOf(t, line); status != statusGood || !strings.Contains(out, text) {
-				t.Errorf("%s %s: status %d, and %q is not in\n%s", program, line, status, text, out)
-			}
-		}
-	}
-	os.Args = []string{"/bin/kubectl-outboard"}
-	if _, out := statusOf(t, "completion --help"); !strings.Contains(out, "kubectl_complete-outboard") {
-		t.Errorf("the help does not say how kubectl completes:\n%s", out)
 	}
 }
 
@@ -139,35 +106,5 @@ func TestCompletionByKubectl(t *testing.T) {
 	cmd.SetErr(io.Discard)
 	if status := Run(cmd); status != statusGood || out.String() != "text\njson\nyaml\n:4\n" {
 		t.Errorf("status %d:\n%s", status, &out)
-	}
-}
-
-// Every command with the flag --output prints YAML.
-func TestOutputFormats(t *testing.T) {
-	var without []string
-	every(NewCommand(), func(cmd *cobra.Command) {
-		f := cmd.Flags().Lookup("output")
-		if f == nil {
-			if cmd.Runnable() && cmd.IsAvailableCommand() {
-				without = append(without, cmd.CommandPath())
-			}
-			return
-		}
-		if !strings.Contains(f.Usage, "text, json") || !strings.Contains(f.Usage, "yaml") {
-			t.Errorf("%s --output: %s", cmd.CommandPath(), f.Usage)
-		}
-	})
-	// These print a file in a format that others define, or serve: any
-	// other command prints facts.
-	if want := []string{"outboard", "outboard serve", "outboard setup", "outboard setup certs", "outboard setup scheduler", "outboard ui"}; !slices.Equal(without, want) {
-		t.Errorf("the commands without --output are %q, want %q", without, want)
-	}
-	valid := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
-	if out, err := execute(t, "check", "-o", "yaml", valid); err != nil || !strings.Contains(out, "profiles:\n- path: /\n  policies:\n  - ImageLocality\n") {
-		t.Errorf("%v\n%s", err, out)
-	}
-	nodes := file(t, simulatedCluster)
-	if out, err := execute(t, "simulate", "-o", "yaml", "--seeds", "1", nodes); err != nil || !strings.Contains(out, "\nconfigurations:\n- name: ") {
-		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -139,27 +138,4 @@ func TestDoctorExplainsFindings(t *testing.T) {
 			t.Errorf("%s: %v\n%s", f.Code, err, out)
 		}
 	}
-}
-
-func TestDoctorJSON(t *testing.T) {
-	out, err := execute(t, "check", "-o", "json", "--scheduler", schedulerFile(t, ignorableBinder))
-	if err == nil {
-		t.Error("no error")
-	}
-	var report struct {
-		Findings   []doctor.Finding
-		NotChecked []doctor.Omission
-	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatal(err)
-	}
-	if len(report.NotChecked) != 3 || report.NotChecked[0].What != "Outboard's configuration" {
-		t.Errorf("not checked: %+v", report.NotChecked)
-	}
-	for _, f := range report.Findings {
-		if f.Code == "IgnorableBinder" && f.Severity == doctor.Error && f.Line == 8 && f.Field == "extenders[0].ignorable" && f.Fix == "set ignorable: false" {
-			return
-		}
-	}
-	t.Errorf("the findings are %+v", report.Findings)
 }

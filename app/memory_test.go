@@ -3,11 +3,8 @@ package app
 import (
 	"context"
 	"math"
-	"os"
-	"regexp"
 	"runtime/debug"
 	"runtime/metrics"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -91,33 +88,4 @@ func percent() int {
 		return int(p)
 	}
 	return -1
-}
-
-// The limits in the manifests suffice for a large cluster (docs/performance.md) and the largest
-// requests: large bodies, ordinary bodies, what is decoded from both, and nodes in requests, once
-// cached and once while they are decoded.
-func TestManifestsLeaveRoomForRequests(t *testing.T) {
-	const mib = 1 << 20
-	needed := int64(255*mib + 256*mib + 1024*96<<10 + 64*mib + 64*mib + 2*88*mib)
-	for _, name := range []string{"outboard.yaml", "gpushare-extender.yaml"} {
-		manifest, err := os.ReadFile("../deploy/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		number := func(pattern string) int64 {
-			found := regexp.MustCompile(pattern).FindSubmatch(manifest)
-			if found == nil {
-				return 0
-			}
-			n, _ := strconv.ParseInt(string(found[1]), 10, 64)
-			return n * mib
-		}
-		soft, hard := number(`name: GOMEMLIMIT, value: (\d+)MiB`), number(`limits:\s+\{?memory: (\d+)Mi`)
-		if soft == 0 {
-			soft = hard / 10 * 9 // as Outboard sets it
-		}
-		if needed > soft || soft > hard/10*9 {
-			t.Errorf("%s: Outboard needs %d MiB, GOMEMLIMIT is %d MiB, the limit %d MiB", name, needed/mib, soft/mib, hard/mib)
-		}
-	}
 }

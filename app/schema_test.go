@@ -15,8 +15,6 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/policies/podlimit"
-	"outboard.dev/outboard/policy"
 )
 
 var update = flag.Bool("update", false, "rewrite descriptions.json, and the expectations in testdata")
@@ -113,33 +111,6 @@ func TestDescriptions(t *testing.T) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if got[key] != want[key] {
 			t.Errorf("%s: descriptions.json has %q, and the comment is %q: make generate", key, got[key], want[key])
-		}
-	}
-}
-
-// documented is the configuration of a custom policy that documents its fields.
-type documented struct {
-	Size int `json:"size"`
-}
-
-func (documented) SwaggerDoc() map[string]string {
-	return map[string]string{"": "Settings of Own.", "size": "How many there are."}
-}
-
-// The schema has the descriptions of the types that come with Outboard, with the names in files,
-// and those of custom policies that have descriptions.
-func TestSchemaHasDescriptions(t *testing.T) {
-	own := policy.TypeOf("Own", func() documented { return documented{} }, func(documented) (policy.Policy, error) { return nil, nil })
-	out, err := executeWith(t, []Option{WithPolicies(own, podlimit.Type())}, "check", "--schema")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		`"description": "How many there are."`, `"description": "Settings of Own."`,
-		`"description": "The average rate of Bindings`, `"description": "A map of {key,value} pairs.`,
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%s is missing", want)
 		}
 	}
 }

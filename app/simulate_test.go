@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -47,20 +46,6 @@ func TestSimulate(t *testing.T) {
 	// 10, and another node a third one.
 	if more, err := execute(t, "simulate", nodes, "--count-fitting", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient aliyun.com/gpu-mem\n" {
 		t.Errorf("how many more without Outboard: %q (%v)", more, err)
-	}
-}
-
-// A node reports the memory of its largest GPU for each GPU. Only what the policy can allocate is capacity, so a full cluster is full.
-func TestSimulateFullCluster(t *testing.T) {
-	nodes := file(t, `
-{kind: Node, apiVersion: v1, metadata: {name: mixed, annotations: {example.com/gpu-sizes: "48,24"}}, status: {allocatable: {cpu: 8, memory: 16Gi, pods: 10, aliyun.com/gpu-mem: 96, aliyun.com/gpu-count: 2}, capacity: {aliyun.com/gpu-mem: 96, aliyun.com/gpu-count: 2}}}
----
-{kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 24}, requests: {aliyun.com/gpu-mem: 24}}}]}}
-`)
-	sized := file(t, header+"profiles:\n- policies: [{type: GPUMemory, config: {sizesFrom: {annotation: example.com/gpu-sizes}}}]\n")
-	const want = `"allocatedPercentAt130": 100,`
-	if out, err := execute(t, "simulate", nodes, "--config", sized, "--seeds", "1", "-o", "json"); err != nil || !strings.Contains(out, want) {
-		t.Errorf("%v\n%swant %s", err, out, want)
 	}
 }
 
@@ -149,26 +134,6 @@ items:
 - {kind: Pod, apiVersion: v1, metadata: {name: big}, spec: {containers: [{name: c, resources: {requests: {cpu: 3}}}]}}
 `
 
-func TestSimulateARealCluster(t *testing.T) {
-	nodes := file(t, dumpedCluster)
-	if _, err := execute(t, "simulate", nodes); err == nil || !strings.Contains(err.Error(), "no node has any aliyun.com/gpu-mem: set --resource") {
-		t.Errorf("without GPUs: %v", err)
-	}
-	out, err := execute(t, "simulate", nodes, "--resource", "cpu", "--seeds", "1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Pods with 0.5 and 1 run, a pod with 3 is pending, and three more pods with 1 fit.
-	for _, want := range []string{"1 node; 2 pods stay, 1 of them of DaemonSets or static.\n1 pending pod arrives first.\nPods like the 1 pod that runs arrive until", "93.75 % allocated"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("got\n%swant %q", out, want)
-		}
-	}
-	if _, err := execute(t, "simulate", nodes, "--resource", "cpu", "-o", "xml"); err == nil || !strings.Contains(err.Error(), "text, json or yaml") {
-		t.Errorf("in an unknown format: %v", err)
-	}
-}
-
 func TestSimulateWarnsOfSignals(t *testing.T) {
 	uses := file(t, header+`
 signals:
@@ -253,16 +218,5 @@ default/fifth   none  2 node(s) have reached their limit of matching pods
 `
 	if err != nil || !strings.HasSuffix(out, want) {
 		t.Errorf("%s (%v)\nwant\n%s", out, err, want)
-	}
-}
-
-func TestNamesOfConfigurations(t *testing.T) {
-	for _, tt := range []struct{ files, want []string }{
-		{[]string{"a/binpack.yaml", "b/fgd.yaml"}, []string{"binpack", "fgd"}},
-		{[]string{"now/outboard.yaml", "next/outboard.yaml"}, []string{"now/outboard.yaml", "next/outboard.yaml"}},
-	} {
-		if got := namesOf(tt.files); !slices.Equal(got, tt.want) {
-			t.Errorf("%v: %v, want %v", tt.files, got, tt.want)
-		}
 	}
 }
