@@ -121,20 +121,6 @@ func TestNodeWithAAllocationScoresBest(t *testing.T) {
 	}
 }
 
-// Without weights there are no totals, even if the pod holds an allocation.
-func TestNodeWithAAllocationWithoutWeights(t *testing.T) {
-	var b snapshot.Builder
-	b.SetNode(object("a"))
-	b.SetLedger(&snapshot.Ledger{Resource: "gpu", Node: "a", Pods: []snapshot.LedgerPod{{UID: "u"}}})
-	e := newEngine(t, engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
-	var result engine.Result
-	for _, pod := range []*corev1.Pod{podOf("u", "1"), podOf("", "")} {
-		if err := e.Score(t.Context(), asking(pod, b.View(), "a"), &result); err != nil || result.Totals[0] != 0 {
-			t.Errorf("totals %v, error %v", result.Totals, err)
-		}
-	}
-}
-
 // A node whose ledger, or that of a pool, has as many pods as a ledger can hold is rejected,
 // whatever the policy says, and fits again after the eviction of one of them there.
 func TestFullLedger(t *testing.T) {

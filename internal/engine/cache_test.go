@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"weak"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -101,71 +99,6 @@ func TestNodesAreCachedBySignature(t *testing.T) {
 	}
 }
 
-// A Cycle that has taken the cache does not call a policy about a node that it let pass for another
-// pod with the signature, until the node changes. A cache that is not returned is used by no other
-// Cycle.
-func TestCyclesTakeTheNodeCache(t *testing.T) {
-	p := &fake{filter: atLeast("memory", 5, tooLittle), signature: "s"}
-	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
-	var b snapshot.Builder
-	for i := range 10 {
-		b.SetNode(object(fmt.Sprintf("n%d memory=5", i)))
-	}
-	cycle := func(name string, want int, taken bool) *engine.Cycle {
-		view := b.View()
-		c, err := e.Begin(t.Context(), podOf(name, "1"), view)
-		if taken {
-			c.TakeNodeCache()
-		}
-		for n := range view.All() {
-			if !c.Fits(n.Row(), view.Version(n.Row())) {
-				_, failed := c.FilterNode(n)
-				err = errors.Join(err, failed)
-			}
-		}
-		if got := p.calls().Filter; err != nil || got != want {
-			t.Errorf("%s: the policy was called about %d nodes, want %d, %v", name, got, want, err)
-		}
-		return c
-	}
-	cycle("without a cache", 10, false)
-	first := cycle("with an empty cache", 10, true)
-	cycle("while another Cycle has the cache", 10, true).ReturnNodeCache()
-	b.SetNode(object("n4 memory=6"))
-	cycle("after one node has changed", 1, true)
-	first.ReturnNodeCache()
-}
-
-// FitsAny and calls about one node neither use nor fill the cache of the nodes.
-func TestCacheIsForRequests(t *testing.T) {
-	view := viewOf("a s=1", "b s=2", "c s=2", "d s=2", "e s=2", "f s=2", "g s=2", "h s=2")
-	p := &fake{filter: atLeast("s", 2, tooLittle), signature: "s"}
-	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p})
-	req := asking(podOf("u", "1"), view, "a", "b", "c", "d", "e", "f", "g", "h")
-	var result engine.Result
-	for i, want := range []int{8, 1} { // the cache has the nodes that passed
-		if fits, err := e.FitsAny(t.Context(), req); !fits || err != nil {
-			t.Fatal(fits, err)
-		}
-		c, err := e.Begin(t.Context(), req.Pod, view)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v, err := c.FilterNode(view.Node("b")); !v.Fits() || err != nil {
-			t.Errorf("%v, %v", v, err)
-		}
-		if got := p.calls(); got != (calls{Prepare: 2, Filter: 3}) {
-			t.Errorf("time %d: %+v", i, got)
-		}
-		if err := e.Filter(t.Context(), req, &result); err != nil {
-			t.Fatal(err)
-		}
-		if got := p.calls(); got != (calls{Prepare: 1, Filter: want}) {
-			t.Errorf("filter call %d: %+v, want %d nodes evaluated", i, got, want)
-		}
-	}
-}
-
 // Concurrent requests about the same pods, over several views, get the responses of a new engine.
 func TestCachesConcurrently(t *testing.T) {
 	members := []engine.WeightedPolicy{
@@ -214,30 +147,6 @@ func TestCachesConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// Pods of a hundred templates use the cache in a cluster of 5,000 nodes.
-func TestNodesAreCachedForAHundredSignatures(t *testing.T) {
-	const signatures = 100
-	view := plainView(5000)
-	p := &fake{score: scoreBy("memory")}
-	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p, Weight: 1})
-	req := engine.Request{View: view, Nodes: slices.Collect(view.All())[:500]}
-	var result engine.Result
-	for turn := range 3 * signatures {
-		p.signature = fmt.Sprint(turn % signatures)
-		req.Pod = podOf(fmt.Sprint("pod ", turn), "1")
-		if err := e.Score(t.Context(), req, &result); err != nil {
-			t.Fatal(err)
-		}
-		want := len(req.Nodes)
-		if turn >= signatures {
-			want = 0
-		}
-		if got := p.calls().Score; got != want {
-			t.Fatalf("request %d: the policy was called about %d nodes, want %d", turn, got, want)
-		}
-	}
 }
 
 // The caches of an engine take 16 MiB at most, for any number of nodes and signatures and any
@@ -298,35 +207,4 @@ func heap() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
-}
-
-// Caches do not keep nodes in memory after they have changed.
-func TestCachesKeepNoNodes(t *testing.T) {
-	var builder snapshot.Builder
-	set := func(memory int) *snapshot.View {
-		for i := range 10 {
-			builder.SetNode(object(fmt.Sprintf("n%d memory=%d", i, memory)))
-		}
-		return builder.View()
-	}
-	p := &fake{filter: func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }}
-	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
-	ask := func(signature, resourceVersion string, view *snapshot.View) {
-		p.signature = signature
-		req := engine.Request{Pod: podOf("u", resourceVersion), View: view, Nodes: slices.Collect(view.All())}
-		if err := e.Filter(t.Context(), req, new(engine.Result)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	view := set(1)
-	old := weak.Make(view.Node("n5"))
-	ask("s", "1", view)
-	view = set(2)
-	ask("t", "2", view) // replaces the prepared evaluation of the pod
-	runtime.GC()
-	if n := old.Value(); n != nil {
-		t.Errorf("%s is still in memory, although only the cache for another signature used it", n.Name)
-	}
-	runtime.KeepAlive(e)
-	runtime.KeepAlive(view)
 }

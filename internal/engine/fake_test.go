@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -235,4 +236,20 @@ func rejected(req engine.Request, result *engine.Result) string {
 		nodes = append(nodes, name+":"+r.Reason.Code)
 	}
 	return strings.Join(nodes, " ")
+}
+
+func plainView(nodes int) *snapshot.View {
+	var b snapshot.Builder
+	for i := range nodes {
+		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%05d", i)}})
+	}
+	return b.View()
+}
+
+func allNodes(view *snapshot.View) []*snapshot.Node {
+	nodes := make([]*snapshot.Node, 0, view.Len())
+	for n := range view.All() {
+		nodes = append(nodes, n)
+	}
+	return nodes
 }

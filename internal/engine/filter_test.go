@@ -49,15 +49,3 @@ func TestNew(t *testing.T) {
 		})
 	}
 }
-
-// The caller may reuse the options after New has returned.
-func TestNewKeepsNoOptions(t *testing.T) {
-	members := []engine.WeightedPolicy{{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle)}}}
-	e := newEngine(t, members...)
-	members[0].Policy = &fake{}
-	req := asking(podOf("u", "1"), viewOf("a memory=1"), "a")
-	var result engine.Result
-	if err := e.Filter(t.Context(), req, &result); err != nil || len(result.Kept) > 0 {
-		t.Errorf("kept %v, error %v; want the node to be rejected by the policy in the options of New", result.Kept, err)
-	}
-}

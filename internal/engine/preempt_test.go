@@ -499,33 +499,6 @@ func TestPreemptManyCandidates(t *testing.T) {
 	}
 }
 
-// Pods that hold nothing that the policies count are spared together, not one by one.
-func TestPreemptAmongPodsThatDoNotMatter(t *testing.T) {
-	var builder snapshot.Builder
-	builder.SetNode(object("n devices=8"))
-	for i := range 500 {
-		builder.SetPod(scenePod(t, "n", fmt.Sprintf("p%03d", i), map[string]string{}))
-	}
-	for _, name := range []string{"p100", "p400"} {
-		builder.SetPod(scenePod(t, "n", name, map[string]string{"device": "0", "uses": "4"}))
-	}
-	view := builder.View()
-	p := new(oneDevice)
-	e := newEngine(t, engine.WeightedPolicy{Name: "OneDevice", Policy: p})
-	var result engine.Result
-	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
-		Request:    engine.Request{Pod: scenePod(t, "", "incoming", map[string]string{"priority": "1", "uses": "8"}), View: view},
-		Candidates: []engine.Candidate{{Name: "n", Node: view.Node("n")}},
-		Enough:     func() bool { return true }, // do not search for a smaller set
-	}, &result)
-	if err != nil || len(kept) != 1 || len(kept[0].Victims) != 2 {
-		t.Fatalf("kept %v, error %v", kept, err)
-	}
-	if p.asked > 60 {
-		t.Errorf("%d sets were tried for 500 pods", p.asked)
-	}
-}
-
 // At the deadline, the response has the best candidate found so far; after it, the engine evaluates
 // no more candidates.
 func TestPreemptInTime(t *testing.T) {

@@ -14,29 +14,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-func TestScoreWithoutWeightIsNotComputed(t *testing.T) {
-	p := &fake{
-		filter:    atLeast("memory", 5, tooLittle),
-		score:     func(*snapshot.Node) int64 { panic("asked for a score that nobody wants") },
-		normalize: toLargest,
-	}
-	e := newShortEngine(t, 1, engine.WeightedPolicy{Name: "Memory", Policy: p})
-	req := asking(podOf("u", "1"), viewOf("a memory=9", "b memory=9"), "a", "b")
-	var result engine.Result
-	if err := e.Score(t.Context(), req, &result); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]int64{0, 0}, result.Totals); diff != "" {
-		t.Errorf("totals (-want +got):\n%s", diff)
-	}
-	if err := e.Filter(t.Context(), req, &result); err != nil {
-		t.Fatal(err)
-	}
-	if got := p.calls(); got.Score != 0 || got.NormalizeScore != 0 || got.Filter != 2 {
-		t.Errorf("got calls %+v, want no call of Score", got)
-	}
-}
-
 // A node about which a policy has no opinion gets the mean of the others' normalized scores, unless
 // NormalizeScore sets its score.
 func TestNoOpinion(t *testing.T) {

@@ -94,14 +94,3 @@ func repositoryOf(form string) string {
 	path := strings.LastIndexByte(form, '/')
 	return form[:path+strings.IndexByte(form[path:], ':')]
 }
-
-func BenchmarkNormalize(b *testing.B) {
-	for _, name := range []string{"nginx", "docker.io/library/nginx:1.27", "registry.example.com:5000/a/b@" + digest} {
-		b.Run(name[:5], func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				normalize(name)
-			}
-		})
-	}
-}

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"fmt"
 	"math"
 	"testing"
 
@@ -72,23 +71,5 @@ func TestOverbooked(t *testing.T) {
 	)
 	if got, want := all.resources[corev1.ResourceCPU], (capacity{total: math.MaxInt64, free: 3000, largest: 3000}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// BenchmarkSum is the whole cost of a reading except for processing changes.
-func BenchmarkSum(b *testing.B) {
-	nodes, pods := map[types.UID]node{}, map[types.UID]pod{}
-	for i := range 5000 {
-		name := fmt.Sprint("node-", i)
-		nodes[types.UID(name)] = node{name: name, ready: true, open: true, allocatable: []amount{{"cpu", 64_000}, {"memory", 1 << 38}, {"pods", 110}}}
-		for j := range 20 {
-			pods[types.UID(fmt.Sprint(i, "/", j))] = pod{node: name, requests: []amount{{"cpu", 500}, {"memory", 1 << 30}, {"pods", 1}}}
-		}
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := samples(sum(nodes, pods), 100); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
