@@ -141,20 +141,6 @@ func TestHistoryAgainstModel(t *testing.T) {
 	})
 }
 
-func TestPodsThatComeAreNoReasonForAView(t *testing.T) {
-	var b snapshot.Builder
-	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	before := b.View()
-	b.SetPod(comer("a", 1, ""))
-	if b.View() != before {
-		t.Error("a pod without a node caused a new View")
-	}
-	b.SetPod(comer("a", 1, "n"))
-	if got := tell(b.View().History()); got != "1: a" {
-		t.Error(got)
-	}
-}
-
 func TestHistoryIsBounded(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})

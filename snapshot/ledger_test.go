@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,28 +42,6 @@ func TestLedger(t *testing.T) {
 	huge := &snapshot.LedgerUnit{Allocations: []snapshot.LedgerAllocation{{Pod: "a", Amount: math.MaxInt64}, {Pod: "b", Amount: 2}}}
 	if got := huge.Used(); got != math.MaxInt64 {
 		t.Errorf("a sum beyond int64 is %d", got)
-	}
-}
-
-func TestLedgerWithout(t *testing.T) {
-	l := ledgerOf("n")
-	if got := l.Without(func(uid types.UID) bool { return uid == "c" }); got != l {
-		t.Error("got a copy, although no pod leaves")
-	}
-	got := l.Without(func(uid types.UID) bool { return uid == "b" })
-	want := &snapshot.Ledger{
-		Resource: "gpu", Node: "n",
-		Units: []snapshot.LedgerUnit{
-			{Name: "0", Capacity: 10, Allocations: []snapshot.LedgerAllocation{{Pod: "a", Amount: 6}}},
-			{Name: "1", Capacity: 10, Allocations: []snapshot.LedgerAllocation{}},
-		},
-		Pods: []snapshot.LedgerPod{{UID: "a", Name: "a"}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(ledgerOf("n"), l); diff != "" {
-		t.Errorf("the receiver changed:\n%s", diff)
 	}
 }
 

@@ -16,13 +16,6 @@ import (
 
 var now = metav1.NewTime(time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC))
 
-func TestNewNode(t *testing.T) {
-	n := snapshot.NewNode(node("a"), pod("q", "a"), phase(pod("done", "a"), corev1.PodSucceeded), pod("p", "a"))
-	if n.Name != "a" || n.Row() != -1 || len(n.Pods) != 2 || n.Pods[0].Name != "p" || n.Pods[1].Name != "q" {
-		t.Errorf("got %s at row %d with %d pods", n.Name, n.Row(), len(n.Pods))
-	}
-}
-
 func TestWithout(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("a"))
@@ -128,17 +121,6 @@ func TestFactIsComputedOncePerNode(t *testing.T) {
 	}
 }
 
-func TestFactsAreDistinct(t *testing.T) {
-	n := snapshot.NewNode(node("a"))
-	one := snapshot.NewFact(func(*snapshot.Node) int { return 1 })
-	two := snapshot.NewFact(func(n *snapshot.Node) int { return 1 + *one.Of(n) })
-	text := snapshot.NewFact(func(*snapshot.Node) string { return "x" })
-	kept := one.Of(n)
-	if *two.Of(n) != 2 || *one.Of(n) != 1 || *text.Of(n) != "x" || kept != one.Of(n) {
-		t.Error("facts about one node are mixed up")
-	}
-}
-
 // After many configurations a node still returns facts, and has dropped those of earlier configurations.
 func TestFactsOfEarlierConfigurations(t *testing.T) {
 	n := snapshot.NewNode(node("a"))
@@ -184,40 +166,6 @@ func TestFactComputedTwiceAtOnce(t *testing.T) {
 	wg.Wait()
 	if got[0] != got[1] {
 		t.Error("the fact has two values")
-	}
-}
-
-// Facts that are stored at the same time do not displace each other.
-func TestFactsStoredAtOnce(t *testing.T) {
-	for range 200 {
-		n := snapshot.NewNode(node("a"))
-		for i := range 5 { // leaves space after the entries
-			snapshot.NewFact(func(*snapshot.Node) int { return i }).Of(n)
-		}
-		var all sync.WaitGroup
-		all.Add(3)
-		var computed atomic.Int32
-		var facts [3]*snapshot.Fact[int]
-		var wg sync.WaitGroup
-		for i := range facts {
-			facts[i] = snapshot.NewFact(func(*snapshot.Node) int {
-				if computed.Add(1) <= int32(len(facts)) {
-					all.Done()
-					all.Wait()
-				}
-				return i
-			})
-			wg.Go(func() { facts[i].Of(n) })
-		}
-		wg.Wait()
-		for i, fact := range facts {
-			if got := *fact.Of(n); got != i {
-				t.Fatalf("fact %d is %d", i, got)
-			}
-		}
-		if got := computed.Load(); got != int32(len(facts)) {
-			t.Fatalf("%d facts were computed %d times", len(facts), got)
-		}
 	}
 }
 
@@ -280,25 +228,5 @@ func TestRoom(t *testing.T) {
 			t.Errorf("%s: View %d with freed %d, then View %d with freed %d", step.what, last.Generation(), last.FreedGeneration(), next.Generation(), next.FreedGeneration())
 		}
 		last = next
-	}
-}
-
-// The History has the pods as the API server shows them, and not those that are only assumed.
-func TestHistoryWithoutAssumedPods(t *testing.T) {
-	var b snapshot.Builder
-	b.SetNode(node("a"))
-	b.SetPod(pod("p", ""))
-	b.View()
-	b.AssumePod(pod("p", ""), "a")
-	b.AssumePod(pod("unknown", ""), "a")
-	b.DeletePod("unknown")
-	if events := b.View().History().Events; len(events) != 1 || events[0].Pod.Spec.NodeName != "" {
-		t.Errorf("got %d events", len(events))
-	}
-	b.SetPod(pod("p", "a"))
-	b.DeletePod("p")
-	b.SetNode(node("b"))
-	if events := b.View().History().Events; len(events) != 2 || !events[1].Gone {
-		t.Errorf("the bound pod that is gone is not in the History: %d events", len(events))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,22 +97,5 @@ func TestReducedPodIsSmall(t *testing.T) {
 				t.Errorf("requests %d GPUs instead of %d", a, b)
 			}
 		})
-	}
-}
-
-// A pod of ordinary size stays as it is.
-func TestSmallPodIsNotReduced(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": strings.Repeat("x", 6<<10)}}}
-	whole := pod.DeepCopy()
-	if diff := cmp.Diff(whole, pod); !snapshot.ReducePod(pod) || diff != "" || snapshot.IsReduced(pod) {
-		t.Errorf("reduced: %s", diff)
-	}
-}
-
-// Nobody can make a pod look reduced.
-func TestForgedReduction(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "outboard.dev/reduced"}}}}
-	if snapshot.TrimPod(pod); snapshot.IsReduced(pod) {
-		t.Error("managed fields of a client say that the pod is reduced")
 	}
 }

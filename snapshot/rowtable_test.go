@@ -2,7 +2,6 @@ package snapshot_test
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -90,29 +89,5 @@ func (vs nodeVersions) check(t interface{ Fatalf(string, ...any) }, view *snapsh
 		if version := view.Version(row); version != 0 {
 			t.Fatalf("row %d of %d has the version %d", row, view.Rows(), version)
 		}
-	}
-}
-
-// The memory of a view depends on what has changed, and hardly on the number of nodes.
-func TestViewsAreSmall(t *testing.T) {
-	const nodes, views, most = 5000, 50, 5000 // bytes for each view; a pointer for each node takes 40,000
-	var b snapshot.Builder
-	for i := range nodes {
-		b.SetNode(node(fmt.Sprint("n", i)))
-	}
-	all := make([]*snapshot.View, 0, views+1)
-	all = append(all, b.View())
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for i := range views {
-		b.SetPod(pod(fmt.Sprint("p", i), fmt.Sprint("n", 97*i)))
-		all = append(all, b.View())
-	}
-	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / views; each > most {
-		t.Errorf("a view takes %d bytes, want at most %d", each, most)
-	}
-	if slices.Contains(all[1:], all[0]) {
-		t.Error("no views were published")
 	}
 }

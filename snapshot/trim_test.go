@@ -179,27 +179,6 @@ func TestPodSizeOfRequests(t *testing.T) {
 	}
 }
 
-func TestTrimTwiceIsTrimOnce(t *testing.T) {
-	p, n := filled[corev1.Pod](), filled[corev1.Node]()
-	snapshot.TrimPod(p)
-	snapshot.TrimNode(n)
-	pod, node := p.DeepCopy(), n.DeepCopy()
-	snapshot.TrimPod(pod)
-	snapshot.TrimNode(node)
-	if diff := cmp.Diff(p, pod) + cmp.Diff(n, node); diff != "" {
-		t.Errorf("trimming again changed (-once +twice):\n%s", diff)
-	}
-}
-
-func TestTrimOfEmptyObjects(t *testing.T) {
-	p, n := &corev1.Pod{}, &corev1.Node{}
-	snapshot.TrimPod(p)
-	snapshot.TrimNode(n)
-	if diff := cmp.Diff(&corev1.Pod{}, p) + cmp.Diff(&corev1.Node{}, n); diff != "" {
-		t.Errorf("trimming an empty object changed it:\n%s", diff)
-	}
-}
-
 func TestTrimPodDropsSecrets(t *testing.T) {
 	const secret = "hunter2"
 	p := pod("p", "")

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -35,69 +34,6 @@ func shown(s *State) string {
 		return "nowhere"
 	}
 	return on
-}
-
-// Views show each effect of an assumption; assumption.TestStates has all steps.
-func TestAssumption(t *testing.T) {
-	pod := func(node string) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: node},
-			Status: corev1.PodStatus{NominatedNodeName: "c"},
-		}
-	}
-	type step struct {
-		do   string
-		want string // where the View has the pod
-	}
-	for name, steps := range map[string][]step{
-		"decided, and forgotten":     {{"assume a", "on a"}, {"forget", "nominated to c"}},
-		"decided and bound":          {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"watch a", "on a, bound"}},
-		"bound by another client":    {{"assume a", "on a"}, {"finish", "on a, bound"}, {"forget", "on a, bound"}, {"watch a", "on a, bound"}},
-		"gone while it is bound":     {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"gone", "nowhere"}, {"forget", "nowhere"}},
-		"decided anew":               {{"assume a", "on a"}, {"assume b", "on b"}, {"forget", "on b"}, {"forget", "nominated to c"}},
-		"unconfirmed, and not bound": {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"confirm ", "nominated to c"}},
-		"never watched, and gone":    {{"gone", "nowhere"}, {"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"gone from the API", "nowhere"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := NewState()
-			for _, node := range []string{"a", "b", "c"} {
-				s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
-			}
-			s.SetPod(pod(""))
-			s.SetComplete()
-			var forgets []func()
-			now := time.Now()
-			for i, step := range steps {
-				var node string
-				switch _, err := fmt.Sscanf(step.do, "assume %s", &node); {
-				case err == nil:
-					forgets = append(forgets, s.Assume(pod(""), node))
-				case step.do == "forget":
-					forgets[0]()
-					forgets = forgets[1:]
-				case step.do == "finish":
-					s.FinishBindingAt("p", now)
-				case step.do == "gone":
-					s.RemovePod(pod(""))
-				case step.do == "gone from the API":
-					s.Confirm(s.Unconfirmed(now.Add(time.Hour))[0], nil, now)
-				case step.do[:4] == "bind":
-					s.EndRequest("p", s.BeginRequest("p"), pod(step.do[5:]), now)
-				case step.do[:5] == "watch":
-					s.SetPod(pod(step.do[6:]))
-					s.Publish()
-				case step.do[:7] == "confirm":
-					s.Confirm(s.Unconfirmed(now.Add(time.Hour))[0], pod(step.do[8:]), now)
-				}
-				if step.do == "gone" || step.do == "finish" {
-					s.Publish()
-				}
-				if got := shown(s); got != step.want {
-					t.Fatalf("after step %d, %s, the pod is %s, want %s", i, step.do, got, step.want)
-				}
-			}
-		})
-	}
 }
 
 // A pod that asks where it fits does not count against itself while it is decided, and counts when it is bound.

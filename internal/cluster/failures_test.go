@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,12 +16,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
@@ -99,14 +95,6 @@ func TestMeaningOfFailures(t *testing.T) {
 	}
 }
 
-// The age of the last event counts from each object, in monotonic time: the wall clock may be set back.
-func TestObjectsAreEvents(t *testing.T) {
-	s := store[*corev1.Pod]{feed: &feed{resource: "pods"}, set: func(*corev1.Pod) {}, known: map[identity]struct{}{}}
-	if err := s.Add(&corev1.Pod{}); err != nil || !strings.Contains(fmt.Sprint(s.feed.lastEvent.Load()), " m=") {
-		t.Errorf("the last event came at %v: %v", s.feed.lastEvent.Load(), err)
-	}
-}
-
 // While requests fail for the same reason, the log has one line for each resource.
 func TestRepeatedFailuresAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
@@ -132,17 +120,6 @@ func TestRepeatedFailuresAreLoggedOnce(t *testing.T) {
 	}
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "resource=nodes") {
 		t.Errorf("the log is:\n%s", got)
-	}
-}
-
-// A request that the end of the process cancels says nothing about the API server.
-func TestCanceledRequestIsNoFailure(t *testing.T) {
-	var log bytes.Buffer
-	f := &feed{resource: "pods", failed: func() { t.Error("counted") }, logger: slog.New(slog.NewTextHandler(&log, nil))}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := f.observe(ctx, errors.New("interrupt signal received")); err == nil || log.Len() > 0 || f.warning() != "" {
-		t.Errorf("got error %v, warning %q, log %q", err, f.warning(), log.String())
 	}
 }
 
@@ -177,57 +154,6 @@ func TestDeniedWrites(t *testing.T) {
 	if got := len(d.lines()); got != 1 {
 		t.Errorf("%d warnings after another write", got)
 	}
-}
-
-// While connections break, client-go repeats a request for ten seconds, and then returns an empty watch without an error. The
-// resource counts as unreadable from the first attempt on, and until there is a response.
-func TestBrokenConnectionsAreReported(t *testing.T) {
-	failed, attempts, events := 0, 0, watch.NewFake()
-	f := &feed{resource: "pods", failed: func() { failed++ }, failures: new(atomic.Uint64), logger: slog.New(slog.DiscardHandler)}
-	breaks := &transport{roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF }), f.failures, ledger.NewClock(nil)}
-	responds := &transport{roundTripper(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
-	}), f.failures, ledger.NewClock(nil)}
-	const said = "pods (the API server does not respond: https://10.0.0.1:6443: EOF)"
-	try := func(ctx context.Context, through *transport) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://10.0.0.1:6443/api/v1/pods?watch=true", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp, err := through.RoundTrip(req); err == nil {
-			resp.Body.Close()
-		}
-		attempts++
-	}
-	w, err := startWatch(t.Context(), f, podLister(func(ctx context.Context) watch.Interface {
-		for range 3 {
-			try(ctx, breaks)
-			if got := f.warning(); got != said {
-				t.Errorf("after attempt %d: got %q, want %q", attempts, got, said)
-			}
-		}
-		return watch.NewEmptyWatch()
-	}), metav1.ListOptions{})
-	if w != nil || !errors.Is(err, io.EOF) || f.warning() != said || failed != 3 {
-		t.Errorf("got watch %v, error %v, warning %q and %d failures", w, err, f.warning(), failed)
-	}
-	w, err = startWatch(t.Context(), f, podLister(func(ctx context.Context) watch.Interface {
-		try(ctx, breaks)
-		try(ctx, responds)
-		return events
-	}), metav1.ListOptions{})
-	if w != events || err != nil || f.warning() != "" || failed != 4 {
-		t.Errorf("after a response: got watch %v, error %v, warning %q and %d failures", w, err, f.warning(), failed)
-	}
-}
-
-// podLister returns the watches of a function.
-type podLister func(context.Context) watch.Interface
-
-func (podLister) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) { return nil, nil }
-
-func (l podLister) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
-	return l(ctx), nil
 }
 
 // The same with client-go itself: the failure of the first attempt is reported before the second attempt.

@@ -110,36 +110,6 @@ func informed(t *testing.T, client *fake.Clientset) (*cluster.Cluster, informers
 	return live, factory
 }
 
-// Nodes from the informers of others share the names of equal images with each other, and no names with the informers' nodes, whose
-// memory they would keep.
-func TestInformersOfOthersShareImages(t *testing.T) {
-	names := []string{"registry.example.com/app@sha256:1", "registry.example.com/app:1"}
-	node := func(name string) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		n.Status.Images = []corev1.ContainerImage{{Names: slices.Clone(names)}}
-		return n
-	}
-	client := fake.NewClientset(node("a"), node("b"))
-	live, factory := informed(t, client)
-	timeout := time.After(time.Minute)
-	for live.View().Len() < 2 {
-		select {
-		case <-timeout:
-			t.Fatal("the view does not show the nodes")
-		case <-time.After(time.Millisecond):
-		}
-	}
-	imagesOf := func(n *corev1.Node) []string { return n.Status.Images[0].Names }
-	a, b := imagesOf(live.View().Node("a").Object), imagesOf(live.View().Node("b").Object)
-	if !slices.Equal(a, names) || !slices.Equal(b, names) || &a[0] != &b[0] {
-		t.Errorf("the nodes have the images %v and %v, want the same memory", a, b)
-	}
-	theirs, err := factory.Core().V1().Nodes().Lister().Get("a")
-	if err != nil || &imagesOf(theirs)[0] == &a[0] || &imagesOf(theirs)[0] == &b[0] {
-		t.Errorf("the node shares the names with that of the informer, %v", err)
-	}
-}
-
 // A pod that is deleted and created again with the same name while the watch is interrupted, as pods of a StatefulSet are, takes the place of
 // the former one. The informer lists again then, and reports an update from one to the other.
 func TestInformersOfOthersReplacePods(t *testing.T) {

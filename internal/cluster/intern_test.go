@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/lru"
 
@@ -40,31 +39,6 @@ func TestFirstReadingIsShared(t *testing.T) {
 	}
 	if len(distinct) != templates {
 		t.Errorf("%d pods of %d templates hold %d copies of their containers", 2*templates, templates, len(distinct))
-	}
-}
-
-// A pod shares memory with its former version, also what it has in common with no other pod.
-func TestVersionsOfAPodAreShared(t *testing.T) {
-	const address = "cni.projectcalico.org/podIP"
-	one, other := examplePod(0, "one"), examplePod(1500, "other") // of the same template
-	c, client := testCluster(t, one, other)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	eventually(t, "everything read", func() bool { return c.Synced() == nil })
-	before := c.PodByName(one.Namespace, "one").Annotations[address]
-	changed := examplePod(0, "one")
-	changed.ResourceVersion, changed.Labels["changed"] = "3000000", "yes"
-	if _, err := client.CoreV1().Pods(one.Namespace).Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the change", func() bool { return c.PodByName(one.Namespace, "one").Labels["changed"] == "yes" })
-	if after := c.PodByName(one.Namespace, "one").Annotations[address]; after != before || unsafe.StringData(after) != unsafe.StringData(before) {
-		t.Errorf("the address is %s, not shared with %s", after, before)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -207,49 +207,6 @@ func countedOn(c *Cluster) string {
 	return where
 }
 
-// A client without WatchList and without resourceVersions, as in tests of other packages.
-func TestFakeClientset(t *testing.T) {
-	pod := examplePod(0, "p")
-	c, client := testCluster(t, exampleNode(0), pod)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
-	eventually(t, "pod on its node", func() bool { return countedOn(c) == exampleNodeName(0) })
-	if err := c.Synced(); err != nil {
-		t.Error(err)
-	}
-	if got := c.PodByName(pod.Namespace, "p"); got == nil || got.ManagedFields != nil || got.Spec.Containers[0].Env != nil {
-		t.Errorf("the pod is not trimmed: %v", got)
-	}
-	// A new version shares its unchanged parts with the previous one.
-	before := c.PodByName(pod.Namespace, "p")
-	sibling := examplePod(0, "q")
-	sibling.UID, sibling.Status.Conditions[0].Status = "q", corev1.ConditionFalse
-	if _, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, sibling, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	pod.Labels["new"] = "label"
-	if _, err := client.CoreV1().Pods(pod.Namespace).Update(ctx, pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "label", func() bool { return c.PodByName(pod.Namespace, "p").Labels["new"] == "label" })
-	if after := c.PodByName(pod.Namespace, "p"); &after.Status.Conditions[0] != &before.Status.Conditions[0] {
-		t.Error("the conditions are in memory twice")
-	}
-	// The tracker ignores field selectors: the end of a pod is a change.
-	pod.Status.Phase = corev1.PodSucceeded
-	if _, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "pod gone", func() bool { return countedOn(c) == exampleNodeName(0) && c.PodByName(pod.Namespace, "p") == nil })
-}
-
 // A resource that often needs a new list is not listed continuously.
 func TestPauseBetweenReadings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

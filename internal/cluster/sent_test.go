@@ -133,36 +133,3 @@ func TestThrottle(t *testing.T) {
 		}
 	}
 }
-
-// After Throttle, the limit delays nothing that determines the outcome of the Binding, nor the change of the pod that makes a lost
-// Binding invalid. Therefore the limit makes the outcome of no Binding unknown.
-func TestThrottledBindingIsResolved(t *testing.T) {
-	api := newBindServer(t)
-	c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 1})
-	ctx, err := c.Throttle(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	api.onBinding = func() { panic(http.ErrAbortHandler) } // the response is lost
-	failure := bindError(t, c.Bind(ctx, bindingTo("n", "p")))
-	if lookups := api.lookups.Load(); failure.Outcome != "unknown" || lookups != 1 {
-		t.Errorf("%s after %d lookups: %v", failure.Outcome, lookups, failure)
-	}
-	if _, err := c.TouchPod(context.WithoutCancel(ctx), "default", "p", "p"); err != nil {
-		t.Errorf("changing the pod: %v", err)
-	}
-}
-
-// After Throttle, Bind sends the Binding and reads its response, even if the caller gives up meanwhile.
-func TestThrottledBindingReadsItsResponse(t *testing.T) {
-	api := newBindServer(t)
-	c := api.cluster(t, cluster.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	api.onBinding = cancel
-	if ctx, err := c.Throttle(ctx); err != nil {
-		t.Fatal(err)
-	} else if err := c.Bind(ctx, bindingTo("n", "p")); err != nil {
-		t.Error(err)
-	}
-}

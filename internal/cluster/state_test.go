@@ -441,16 +441,3 @@ func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 		}
 	}
 }
-
-func TestStatePublishesNothingUntilComplete(t *testing.T) {
-	s := NewState()
-	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	s.Publish()
-	if s.View().Len() != 0 {
-		t.Error("a view with nodes was published before the list of pods")
-	}
-	s.SetComplete()
-	if s.View().Len() != 1 {
-		t.Error("the first view has no node")
-	}
-}

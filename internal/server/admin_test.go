@@ -168,24 +168,6 @@ func TestAdminHasRoomForProbes(t *testing.T) {
 	}
 }
 
-// A client that reads nothing of its response delays no other.
-func TestAdminDoesNotWaitForReaders(t *testing.T) {
-	served := make(chan bool)
-	r := start(t, server.Options{Handler: echo, BusyTimeout: time.Hour, Admin: server.AdminOptions{Handlers: map[string]http.Handler{
-		"GET /long": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write(make([]byte, 16<<20))
-			served <- true
-		}),
-	}}})
-	for range 3 {
-		fmt.Fprint(dial(t, r.AdminAddr().String()), "GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		<-served
-	}
-	if status, body := r.get(t, "/metrics"); status != 200 {
-		t.Errorf("%d %s", status, body)
-	}
-}
-
 // A process that serves no calls has only an admin listener, which reports the checks and ends with
 // the context.
 func TestAdminAlone(t *testing.T) {

@@ -3,7 +3,6 @@ package server_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	cryptotls "crypto/tls"
 	"errors"
 	"fmt"
@@ -139,23 +138,6 @@ func TestSlowBodyTimesOut(t *testing.T) {
 	}
 }
 
-// The timeout limits the body only: a handler that takes longer keeps its context, with a body and
-// without.
-func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
-	const timeout = 30 * time.Millisecond
-	r := start(t, server.Options{BodyTimeout: timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		select {
-		case <-r.Context().Done():
-			http.Error(w, "cancelled", 500)
-		case <-time.After(4 * timeout):
-		}
-	})})
-	client := newClient(t, nil)
-	mustPost(t, client, "http://"+r.addr, "hello", 200)
-	mustPost(t, client, "http://"+r.addr, "", 200)
-}
-
 func TestEncodedBodyIsRefused(t *testing.T) {
 	var called atomic.Bool
 	r := start(t, server.Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Store(true) })})
@@ -233,26 +215,6 @@ func TestFullMemoryStopsOnlyLargeCalls(t *testing.T) {
 	_, _ = stalled.Write([]byte{'!'})
 	if _, err := io.ReadFull(stalled, make([]byte, size)); err != nil {
 		t.Errorf("the large call in progress: %v", err)
-	}
-}
-
-// A client that disconnects while its body waits for memory leaves nothing reserved.
-func TestBodiesEndWithTheirConnections(t *testing.T) {
-	const size = 1 << 20
-	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, Handler: echo})
-	for range 20 {
-		c := dial(t, r.addr)
-		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
-		_, _ = c.Write(make([]byte, size/4))
-		c.Close()
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for r.metric(t, "outboard_server_connections_total", "accepted") < 20 || r.metric(t, "outboard_server_reserved_bytes") > 0 {
-		if ctx.Err() != nil {
-			t.Fatal("bytes are held at the end")
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

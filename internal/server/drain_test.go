@@ -1,139 +1,18 @@
 package server_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"outboard.dev/outboard/internal/certs"
 	"outboard.dev/outboard/internal/server"
 )
-
-// isReady checks readiness as the kubelet does.
-func isReady(r *replica) bool {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(r.adminURL + "/readyz")
-	if err != nil {
-		return false
-	}
-	resp.Body.Close()
-	return resp.StatusCode == 200
-}
-
-// A service is a name for several replicas, like a Service, and connects to the ready ones.
-type service struct {
-	mu       sync.RWMutex // held for reading while dialing, so that a change of the endpoints waits for all new connections
-	replicas []*replica
-	turn     atomic.Int64
-}
-
-func (s *service) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	r := s.replicas[int(s.turn.Add(1))%len(s.replicas)]
-	return new(net.Dialer).DialContext(ctx, network, r.addr)
-}
-
-func (s *service) set(replicas ...*replica) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.replicas = replicas
-}
-
-// Callers make many calls to two replicas behind one name over persistent connections, as
-// kube-scheduler does. The replicas are replaced one after the other. No call fails.
-func TestRollingUpdateFailsNoCall(t *testing.T) {
-	p := newPKI(t)
-	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}} {
-		t.Run(name, func(t *testing.T) {
-			var calls atomic.Int64
-			progress := make(chan struct{})
-			opts.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				time.Sleep(time.Millisecond) // the duration of the handler
-				echo(w, r)
-			})
-			shutdownDelays := map[*replica]chan time.Time{}
-			launch := func() *replica {
-				over := make(chan time.Time)
-				r := start(t, opts, func(s *server.Server) {
-					s.SetShutdownDelay(over)
-					s.SetHurryGrace(10 * time.Second)
-				})
-				t.Cleanup(func() { close(over) }) // before the cleanup of start, which waits for the end
-				shutdownDelays[r] = over
-				return r
-			}
-			old, kept := launch(), launch()
-			var balancer service
-			balancer.set(old, kept)
-			client, _ := p.client(t, old)
-			client.Transport.(*http.Transport).DialContext = balancer.DialContext
-			url := map[bool]string{false: "http", true: "https"}[opts.TLS != nil] + "://127.0.0.1/bind"
-
-			var load sync.WaitGroup
-			done := make(chan struct{})
-			for range 8 {
-				load.Go(func() {
-					for {
-						calls.Add(1)
-						if status, answer, err := post(client, url, "hello"); err != nil || status != 200 || answer != "hello" {
-							t.Errorf("call during the update: %d %q, %v", status, answer, err)
-						}
-						select {
-						case <-done:
-							return
-						case progress <- struct{}{}:
-						default:
-						}
-					}
-				})
-			}
-			await := func(n int) {
-				for range n {
-					<-progress
-				}
-			}
-			for range 3 {
-				await(50)
-				fresh := launch()
-				balancer.set(old, kept, fresh)
-				old.stop()
-				for isReady(old) {
-				}
-				await(50)
-				balancer.set(kept, fresh)
-				await(100) // the calls use the existing connections, and close them
-				shutdownDelays[old] <- time.Time{}
-				// http.Transport may have opened a connection without using it, so that it got no
-				// "Connection: close". HTTP does not protect a call on it from the end of the
-				// server; so the client closes it first.
-				for ended := false; !ended; {
-					client.CloseIdleConnections()
-					select {
-					case <-old.ended:
-						ended = true
-					case <-time.After(10 * time.Millisecond):
-					}
-				}
-				if old.err != nil {
-					t.Errorf("Run() returned %v", old.err)
-				}
-				old, kept = kept, fresh
-			}
-			close(done)
-			load.Wait()
-			client.CloseIdleConnections()
-			t.Logf("%d calls over 3 replacements", calls.Load())
-		})
-	}
-}
 
 func TestShutdownDelayServesAndSaysGoodbye(t *testing.T) {
 	r := start(t, server.Options{ShutdownDelay: time.Hour, Handler: echo})

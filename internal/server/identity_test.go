@@ -7,7 +7,6 @@ import (
 	"net/http/httptrace"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -152,108 +151,6 @@ func TestOldTLSIsRefused(t *testing.T) {
 	if _, _, err := post(newClient(t, config), "https://"+r.addr, ""); err == nil {
 		t.Error("the server accepts TLS 1.1")
 	}
-}
-
-// Certificates, key and client authorities change many times under load, in the order that
-// administrators use: they add the new authority before its first use, and remove the old one after
-// its last use.
-func TestRotationUnderLoadFailsNoCall(t *testing.T) {
-	p := newPKI(t)
-	r := start(t, server.Options{
-		TLS: p.options("caller"), Handler: echo, MaxConnectionAge: 20 * time.Millisecond,
-	})
-	l := newLoad(t, p, "https://"+r.addr)
-	l.renew(p.issue(t, p.clientCA, certs.Request{CommonName: "caller", Client: true}))
-	l.start(t)
-	const rotations = 6
-	reloads := 0
-	reloaded := func() { reloads++; r.log.wait(t, "reloaded the TLS files", reloads) }
-	for range rotations {
-		p.writeServerPair(t)
-		reloaded()
-		next := newAuthority(t)
-		p.writeClientCA(t, p.clientCA, next)
-		reloaded()
-		l.renew(p.issue(t, next, certs.Request{CommonName: "caller", Client: true}))
-		l.waitRenewed()
-		p.clientCA = next
-		p.writeClientCA(t, next)
-		reloaded()
-	}
-	l.stop()
-	t.Logf("%d calls, %d handshakes, %d failed, %d rotations", l.calls.Load(), l.handshakes.Load(), l.failed.Load(), rotations)
-}
-
-// A load is a set of clients that call continuously, some with a new connection for every call.
-type load struct {
-	url                       string
-	current                   atomic.Pointer[tls.Certificate] // presented in new handshakes
-	workers                   []*worker
-	running                   sync.WaitGroup
-	done                      chan struct{}
-	progress                  chan struct{}
-	calls, handshakes, failed atomic.Int64
-}
-
-type worker struct {
-	client    *http.Client
-	presented atomic.Pointer[tls.Certificate] // in the last handshake
-}
-
-func newLoad(t *testing.T, p *pki, url string) *load {
-	l := &load{url: url, done: make(chan struct{}), progress: make(chan struct{}, 1)}
-	for i := range 4 { // the number of concurrent handshakes
-		w := &worker{}
-		config := p.config(nil)
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			l.handshakes.Add(1)
-			w.presented.Store(l.current.Load())
-			return w.presented.Load(), nil
-		}
-		w.client = newClient(t, config)
-		w.client.Transport.(*http.Transport).DisableKeepAlives = i%2 == 0
-		l.workers = append(l.workers, w)
-	}
-	return l
-}
-
-func (l *load) renew(cert *tls.Certificate) { l.current.Store(cert) }
-
-func (l *load) start(t *testing.T) {
-	for _, w := range l.workers {
-		l.running.Go(func() {
-			for {
-				select {
-				case <-l.done:
-					return
-				default:
-				}
-				l.calls.Add(1)
-				if status, answer, err := post(w.client, l.url, "hello"); err != nil || status != 200 {
-					l.failed.Add(1)
-					t.Errorf("call during rotation: %d %q, %v", status, answer, err)
-				}
-				select {
-				case l.progress <- struct{}{}:
-				default:
-				}
-			}
-		})
-	}
-}
-
-// waitRenewed waits until every client has presented the current certificate.
-func (l *load) waitRenewed() {
-	for _, w := range l.workers {
-		for w.presented.Load() != l.current.Load() {
-			<-l.progress
-		}
-	}
-}
-
-func (l *load) stop() {
-	close(l.done)
-	l.running.Wait()
 }
 
 func TestBadNewFilesKeepTheOld(t *testing.T) {
