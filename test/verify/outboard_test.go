@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,9 +18,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	outboard "outboard.dev/outboard/internal/extender"
-	"outboard.dev/outboard/policies/imagelocality"
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -100,43 +97,6 @@ func TestOutboardKeepsEveryRule(t *testing.T) {
 		t.Errorf("fails %v\n%s", ids, text(t, report))
 	}
 	for _, id := range []string{"order", "reasons", "nodes-unchanged", "preempt-untrimmed", "connection-reuse", "large-request", "survives"} {
-		if r := resultOf(t, report, id); r.Outcome != Passed {
-			t.Errorf("%s: %s (%s)", id, r.Outcome, r.Why)
-		}
-	}
-}
-
-// Outboard knows none of the imaginary nodes. That is no reason to advise whole nodes.
-func TestImaginaryNodesAreNotKnown(t *testing.T) {
-	var builder snapshot.Builder
-	builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}})
-	profile, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "ImageLocality", Policy: policytest.Build(t, imagelocality.Type(), ""), Weight: 1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler := outboard.New(outboard.Options{
-		Profile: "/", Engine: profile, Cluster: stillCluster{builder.View()}, Log: decision.NewLog(16),
-		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
-	})
-	report := mustRun(t, quick(Options{URL: serve(t, handler.Verb(decision.Prioritize)), Verbs: map[decision.Verb]string{"prioritize": "prioritize"}}))
-	notes := strings.Join(report.Notes, "\n")
-	if !slices.Equal(report.Modes, []Mode{ModeNodes}) || !strings.Contains(notes, "give nodes that the extender knows with --objects") || strings.Contains(notes, "nodeCacheCapable: false") {
-		t.Errorf("modes %v, notes:\n%s", report.Modes, notes)
-	}
-}
-
-// Outboard omits scores that are equal on all nodes. The imaginary nodes differ, so that verify sees scores.
-func TestImaginaryNodesGetDifferentScores(t *testing.T) {
-	profile, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "ImageLocality", Policy: policytest.Build(t, imagelocality.Type(), ""), Weight: 1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler := outboard.New(outboard.Options{
-		Profile: "/", Engine: profile, Log: decision.NewLog(16),
-		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
-	})
-	report := mustRun(t, quick(Options{URL: serve(t, handler.Verb(decision.Prioritize)), Verbs: map[decision.Verb]string{"prioritize": "prioritize"}, Mode: ModeNodes}))
-	for _, id := range []string{"score-range", "score-known", "score-once"} {
 		if r := resultOf(t, report, id); r.Outcome != Passed {
 			t.Errorf("%s: %s (%s)", id, r.Outcome, r.Why)
 		}

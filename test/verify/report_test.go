@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -9,28 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
-
-func TestRulesAreCompleteAndEachHasABrokenExtender(t *testing.T) {
-	tested := map[string]bool{"encrypted": true}
-	for _, test := range brokenExtenders {
-		tested[test.rule] = true
-	}
-	for _, test := range securityCases {
-		for _, rule := range test.want {
-			tested[rule] = true
-		}
-	}
-	seen := make(map[string]bool)
-	for _, rule := range rules {
-		if rule.ID == "" || seen[rule.ID] || rule.Statement == "" || rule.Consequence == "" || rule.Severity == "" {
-			t.Errorf("got rule %+v", rule)
-		}
-		if !tested[rule.ID] {
-			t.Errorf("no test violates %s", rule.ID)
-		}
-		seen[rule.ID] = true
-	}
-}
 
 func TestReportInText(t *testing.T) {
 	o := quick(Options{
@@ -55,32 +32,5 @@ func TestReportInText(t *testing.T) {
 		if strings.Contains(written, secret) {
 			t.Errorf("the report shows %q", secret)
 		}
-	}
-}
-
-// Text from an extender must not control the terminal of the user.
-func TestReportIsPrintable(t *testing.T) {
-	o := quick(Options{URL: serve(t, &extender{
-		filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
-			*r.NodeNames = append(*r.NodeNames, "\x1b[2Jgone\n✓ fake")
-			r.FailedNodes["\x1b]0;title\a"] = "\x1b[31m"
-		},
-		first: func(w http.ResponseWriter, r *http.Request) bool {
-			if r.URL.Path == "/filter" {
-				return false
-			}
-			w.WriteHeader(http.StatusOK)
-			_, _ = w.Write([]byte("\x1b[2J"))
-			return true
-		},
-	})})
-	filterNames(&o)
-	report := mustRun(t, o)
-	written := text(t, report)
-	if strings.ContainsAny(written, "\x1b\a") || strings.Contains(written, "\n✓ fake") {
-		t.Errorf("%q", written)
-	}
-	if report.OK() {
-		t.Error("OK() is true")
 	}
 }
