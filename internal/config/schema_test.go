@@ -259,7 +259,6 @@ profiles:
 			t.Errorf("no error matches: %s", i.why)
 		}
 	}
-	t.Run("cases", func(t *testing.T) { checkCases(t, schema, valid) })
 }
 
 // examples are the configurations in examples/.
