@@ -113,13 +113,6 @@ func (a *api) keep(collection string, names map[string]bool) {
 	}
 }
 
-// remove removes the object, which must exist.
-func (a *api) remove(collection, key string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.drop(collection, key)
-}
-
 func (a *api) drop(collection, key string) {
 	o := a.objects[collection][key].(runtime.Object).DeepCopyObject().(metav1.Object)
 	delete(a.objects[collection], key)

@@ -10,14 +10,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	clientcache "k8s.io/client-go/tools/cache"
+	tracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/schedplugin"
@@ -263,4 +269,19 @@ func (s *sides) retried(d draw, p *inProcess, state fwk.CycleState, pod *corev1.
 			d.Fatalf("the next attempt names %v, %v", again, status)
 		}
 	}
+}
+
+// noDevices manages the devices of a cluster without ResourceSlices. NodeResourcesFit reads extended resources there, too.
+func noDevices(t *testing.T) fwk.SharedDRAManager {
+	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	published, err := tracker.StartTracker(t.Context(), tracker.Options{SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := assumecache.NewAssumeCache(klog.Background(), factory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
+	manager := dynamicresources.NewDRAManager(t.Context(), claims, published, factory)
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	return manager
 }

@@ -10,8 +10,6 @@
 //   - Scores: the order of the nodes, and which of them are best.
 //   - Allocations: the annotations of the Binding, and what every ledger holds afterwards; or the error, if another replica has just
 //     allocated the units.
-//   - Places: each pod of the GPU trace of bench/openb, placed one after the other beside kube-scheduler's own plugins for
-//     resources, is bound to the same node with the same GPUs as in a simulation, or fits on no node.
 //
 // # What a process changes
 //
@@ -22,7 +20,7 @@
 //
 // # What the wire changes
 //
-// These differences are tested, and nothing else may differ:
+// Nothing else may differ:
 //
 //   - Levels: kube-scheduler takes scores of 0..10 from an extender, so nodes that differ
 //     may get the same score. The best nodes stay the best.
@@ -35,5 +33,5 @@
 //     that exists in the request alone is evaluated by its object.
 //
 // The flag -rapid.checks draws more clusters, with 1500 also rare events, and -rapid.seed draws the
-// same again. -trace.nodes takes more nodes of the trace, which has 1213.
+// same again.
 package equality

@@ -40,7 +40,6 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	flag.Int(traceNodes, 60, "how many nodes of the GPU trace are filled up")
 	flag.Parse()
 	n, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
 	drawsMany = err == nil && n >= many
