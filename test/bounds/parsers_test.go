@@ -128,7 +128,7 @@ func aliases(n int) string {
 	return b.String()
 }
 
-// parsers returns all parsers that pods, nodes, callers and sources reach. TestParsersAreBounded in test/project lists the functions.
+// parsers returns all parsers that pods, nodes, callers and sources reach.
 func parsers(t *testing.T) []parser {
 	all := []parser{
 		{"signal.ParseNumber", annotation, 8, func(text string) { _, _ = signal.ParseNumber(text) }, 0},

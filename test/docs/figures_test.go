@@ -72,13 +72,3 @@ func TestFiguresOfTheREADME(t *testing.T) {
 		t.Errorf("only %d figures in %d rows are checked", checked, rows)
 	}
 }
-
-func TestFigures(t *testing.T) {
-	if got, want := figures("**96.05 %**, 95.2%, 5,000 nodes, [8](docs/7.md#6), 1, 0.3 to 0.4."), []string{"96.05", "95.2", "5,000", "8", "1", "0.3", "0.4"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	const page = "# A\n1\n## B c\n2\n### D\n3\n```\n# 4\n```\n## E\n5\n"
-	if got := figures(section(page, "b-c")); !slices.Equal(got, []string{"2", "3", "4"}) {
-		t.Errorf("the section has %q", got)
-	}
-}

@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -39,53 +37,6 @@ func firstDifference(a, b string) int {
 		}
 	}
 	return 0
-}
-
-// repeatsLimits matches limits of a number, a duration or a size, which the column of the type has.
-var repeatsLimits = regexp.MustCompile(`\d[a-zA-Z]*\.\.\d|\bat least \d|\d or more\b`)
-
-// No description in the schema begins with the name of its field as a Go comment does, leaves it to the reader which field is
-// required, repeats the limits beside the type, or is that of another field of the object.
-func TestDescriptionsAreSentences(t *testing.T) {
-	root, err := readSchema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	checked := 0
-	var visit func(path string, s *schema)
-	visit = func(path string, s *schema) {
-		described := map[string]string{}
-		for name, f := range s.Properties {
-			checked++
-			text := f.description()
-			if other := described[text]; other != "" && text != "" {
-				t.Errorf("%s: %s and %s have one description: %s", path, name, other, text)
-			}
-			described[text] = name
-			if f.limits() != "" && repeatsLimits.MatchString(text) {
-				t.Errorf("%s.%s repeats the limits: %s", path, name, text)
-			}
-			if regexp.MustCompile(`^(?i:`+regexp.QuoteMeta(name)+`) (is|are|says?|configures) `).MatchString(text) && !strings.HasPrefix(text, name+" and ") {
-				t.Errorf("%s.%s: %s", path, name, text)
-			}
-			if saysRequired.MatchString(text) {
-				t.Errorf("%s.%s repeats the column: %s", path, name, text)
-			}
-			visit(path+"."+name, f)
-		}
-		if s.Items != nil {
-			visit(path, s.Items)
-		}
-		for _, rule := range s.AllOf {
-			if rule.Then != nil {
-				visit(path, rule.Then)
-			}
-		}
-	}
-	visit("", root)
-	if checked < 200 {
-		t.Errorf("only %d fields are checked", checked)
-	}
 }
 
 // The limits of Go's types are not on the page, and stay in the schema, from which the other columns are written.
@@ -131,57 +82,5 @@ func TestDefaults(t *testing.T) {
 		if column, text := defaultOf(&tt.s, false), tt.s.description(); column != tt.column || text != tt.describe {
 			t.Errorf("%q: %q, %q", tt.s.Description, column, text)
 		}
-	}
-}
-
-// namesSignal matches the description of a field with the name of a signal.
-var namesSignal = regexp.MustCompile(`\bname of (a|the) signal\b`)
-
-// Lists have plural names, the values of enums begin with a capital, and fields that name a signal end in Signal.
-func TestNamesInFiles(t *testing.T) {
-	root, err := readSchema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Names of Kubernetes that are values.
-	kubernetes := []any{"cpu", "memory", "outboard.dev/v1alpha1"} // two resources, and a group and version
-	lists, values, signals := 0, 0, 0
-	var visit func(path, parent string, s *schema)
-	visit = func(path, parent string, s *schema) {
-		for name, f := range s.Properties {
-			if f.Items != nil {
-				lists++
-				if !strings.HasSuffix(name, "s") {
-					t.Errorf("%s.%s is a list: name it in the plural", path, name)
-				}
-			}
-			for _, value := range f.Enum {
-				text, _ := value.(string)
-				values++
-				if text != "" && !('A' <= text[0] && text[0] <= 'Z') && !slices.Contains(kubernetes, value) {
-					t.Errorf("%s.%s: value %q does not begin with a capital", path, name, text)
-				}
-			}
-			text := f.scalar() == "string" && f.Items == nil && f.Enum == nil
-			named := strings.HasSuffix(name, "Signal") || name == "signal" || name == "name" && parent == "signal"
-			if said := namesSignal.MatchString(f.Description); text && said != named {
-				t.Errorf("%s.%s: a field with the name of a signal, and no other, is called signal or …Signal: %s", path, name, f.Description)
-			} else if said && text {
-				signals++
-			}
-			visit(path+"."+name, name, f)
-		}
-		if s.Items != nil {
-			visit(path+"[]", parent, s.Items)
-		}
-		for _, rule := range s.AllOf {
-			if rule.Then != nil {
-				visit(path, parent, rule.Then)
-			}
-		}
-	}
-	visit("", "", root)
-	if lists < 20 || values < 50 || signals < 5 {
-		t.Errorf("only %d lists, %d values and %d names of signals are checked", lists, values, signals)
 	}
 }
