@@ -70,35 +70,6 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
-// What belongs together is aligned: the controls of a row have one height, numbers end where their table ends, and on a small screen the
-// amounts follow a reason at a distance.
-func TestAligned(t *testing.T) {
-	f := cluster()
-	b, at := browse(t, f)
-	b.size(1280, 900, "light")
-	for _, path := range []string{"waiting", "held", "gpus"} {
-		b.visit(at + "/ui/#/" + path)
-		if heights := value[[]float64](b, `[...new Set([...document.querySelectorAll('.controls :is(input:not([type=checkbox]), select, button)')].map(e => e.getBoundingClientRect().height))]`); len(heights) != 1 {
-			t.Errorf("%s: the heights of the controls are %v", path, heights)
-		}
-	}
-	for _, path := range []string{"gpus", "node/gpu-h100-0011", "health", "pod/" + f.pods[0].Pod} {
-		b.visit(at + "/ui/#/" + path)
-		if n := value[int](b, `[...document.querySelectorAll('main :is(ul, ol):not(.plain)')].filter(e => getComputedStyle(e).listStyleType !== 'none').length`); n > 0 {
-			t.Errorf("%s: %d lists have bullets", path, n)
-		}
-	}
-	b.visit(at + "/ui/#/health")
-	if gap := value[float64](b, `(e => { const r = document.createRange(); r.selectNodeContents(e); return e.closest('table').getBoundingClientRect().right - r.getBoundingClientRect().right })(document.querySelector('td.n:last-child'))`); gap > 1 {
-		t.Errorf("the last numbers end %.0f pixels before their table", gap)
-	}
-	b.size(320, 900, "light")
-	b.visit(at + "/ui/#/pod/" + f.pods[0].Pod)
-	if gap := value[float64](b, `(([a, b]) => b.top > a.top ? 99 : b.left - a.right)([...document.querySelector('.matrix td:has(.bad)').querySelectorAll('.line')].map(e => e.getBoundingClientRect()))`); gap < 3 {
-		t.Errorf("the amounts follow the reason at %.0f pixels", gap)
-	}
-}
-
 // The page shows new data without a reload, says when there is none, and goes on when there is again.
 func TestFollows(t *testing.T) {
 	f := cluster()
@@ -350,52 +321,6 @@ func TestScheme(t *testing.T) {
 	}
 	b.size(1280, 900, "dark")
 	b.until(`document.querySelectorAll('.group canvas').length === 3 && ` + drawn + `.every((d, i) => d !== light[i])`)
-}
-
-// The unit at the mouse says its name and how much of it is allocated.
-func TestHover(t *testing.T) {
-	f := cluster()
-	b, at := browse(t, f)
-	b.size(1280, 900, "light")
-	b.visit(at + "/ui/#/gpus?order=name")
-	move := func(kind string, x int) {
-		value[bool](b, fmt.Sprintf(`(c => { const box = c.getBoundingClientRect(); return c.dispatchEvent(new MouseEvent(%q, { clientX: box.left + %d, clientY: box.top + 24 })) })(document.querySelector('section[aria-label=H100] canvas'))`, kind, x))
-	}
-	move("mousemove", 3)
-	move("mousemove", 4)
-	b.until(`/^gpu-h100-0000, GPU 0\d+ of 80 GiB allocated[^y]*(free|reserved)$/.test(document.querySelector('.tip:not([hidden])')?.textContent)`)
-	move("mouseleave", 4)
-	b.until(`document.querySelector('.tip').hidden`)
-}
-
-// Every control can be reached with the tabulator key and shows that it has the focus.
-func TestFocusIsVisible(t *testing.T) {
-	f := cluster()
-	b, at := browse(t, f)
-	for name, path := range f.paths() {
-		b.visit(at + "/ui/#/" + path)
-		seen := map[string]bool{}
-		for range 25 {
-			b.press(kb.Tab)
-			found := value[[]string](b, `(() => { const e = document.activeElement, s = getComputedStyle(e); return [e === document.body ? '' : e.tagName + ' ' + (e.id || e.textContent.slice(0, 30)), s.outlineStyle] })()`)
-			if found[0] == "" {
-				break
-			}
-			seen[found[0]] = true
-			if found[1] == "none" {
-				t.Errorf("%s: nothing shows that %s has the focus", name, found[0])
-			}
-		}
-		if len(seen) < 8 {
-			t.Errorf("%s: only %q can be reached", name, slices.Collect(func(yield func(string) bool) {
-				for s := range seen {
-					if !yield(s) {
-						return
-					}
-				}
-			}))
-		}
-	}
 }
 
 // The focus and the place stay while a view follows new data, also on the page of a pod, whose scores change.
