@@ -102,19 +102,6 @@ func TestBindWaitsForAPodThatTheWatchDoesNotShow(t *testing.T) {
 	})
 }
 
-// All pods together wait once for a pod that another replica does not bind.
-func TestBindWaitsOnceForTheSamePod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var earlier binder.Awaited
-		if at, err := newWatched().bindAfterEarlier(t, t.Context(), &earlier, 0); at == 0 || err != nil {
-			t.Errorf("the first pod waits for %s: %v", at, err)
-		}
-		if at, err := newWatched().bindAfterEarlier(t, t.Context(), &earlier, 0); at != 0 || err != nil {
-			t.Errorf("the second pod waits for another %s: %v", at, err)
-		}
-	})
-}
-
 // crowded is an API server of which there is a new View each millisecond.
 type crowded struct {
 	*watched

@@ -3,8 +3,6 @@ package binder_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -219,82 +217,5 @@ func TestReserveWithoutLedgers(t *testing.T) {
 	_, err := reserve(t.Context(), e, nil)
 	if want := "policy GPU: it allocates resources, but there are no ledgers for its allocations"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
-	}
-}
-
-// validator is a reserver that may consider allocations invalid.
-type validator struct {
-	reserver
-	bad *policy.Reason
-}
-
-func (v *validator) ValidateAllocation(ask policy.ReserveRequest) ([]types.UID, policy.Verdict) {
-	if v.panics == "validate" {
-		panic("boom")
-	}
-	if ask.Pod == nil || ask.Node == nil || ask.View == nil || !ask.At.Equal(ask.Ledger.Pod(ask.Pod.UID).At) {
-		panic("something is missing")
-	}
-	return []types.UID{"before-again"}, policy.Verdict{Reason: v.bad}
-}
-
-// holding is a diary of ledgers in which the pod already holds an allocation.
-type holding struct{ diary }
-
-func (k *holding) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
-	held := snapshot.LedgerPod{UID: pod.UID, Node: node, At: time.Unix(7, 0), Annotations: map[string]string{"gpu": "held"}}
-	_, err := choose(&snapshot.Ledger{Resource: key.Resource, Pods: []snapshot.LedgerPod{held}}, held.At)
-	k.entries = append(k.entries, "="+key.Resource)
-	return held, err
-}
-
-// A pod that holds an allocation keeps it and its turn; the caller revokes an allocation that its policy can no longer use.
-func TestReserveWithHeldAllocation(t *testing.T) {
-	ill := &policy.Reason{Code: "Ill", Text: "the device is unhealthy"}
-	for _, tt := range []struct {
-		name     string
-		policy   policy.Policy
-		after    string
-		err      string
-		unusable bool
-	}{
-		{name: "that can always be used", policy: &reserver{resources: []string{"gpu"}}, after: "[]"},
-		{name: "that can be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}}, after: "[before-again]"},
-		{
-			name: "that cannot be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}, bad: ill}, unusable: true,
-			err: "node n: policy P: the existing allocation of the pod cannot be used any more: the device is unhealthy",
-		},
-		{
-			name: "about which the policy panics", policy: &validator{reserver: reserver{resources: []string{"gpu"}, panics: "validate"}},
-			err: "node n: policy P: panic: boom",
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			k := &holding{}
-			e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tt.policy})
-			r, err := reserve(t.Context(), e, k)
-			if tt.err == "" {
-				if err != nil || r.Annotations["gpu"] != "held" || fmt.Sprint(r.After()) != tt.after {
-					t.Errorf("reservation %+v, error %v", r, err)
-				}
-				return
-			}
-			if err == nil || err.Error() != tt.err {
-				t.Fatalf("error %v, want %s", err, tt.err)
-			}
-			unusable := (*engine.UnusableAllocationError)(nil)
-			if errors.As(err, &unusable) != tt.unusable {
-				t.Fatalf("error %#v", err)
-			}
-			if want := []string{"=gpu"}; !slices.Equal(k.entries, want) {
-				t.Errorf("the ledgers have calls %q, want %q", k.entries, want)
-			}
-			if !tt.unusable {
-				return
-			}
-			if err := unusable.Allocation.Undo(t.Context(), k, true); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
-				t.Errorf("the ledgers have calls %q, error %v", k.entries, err)
-			}
-		})
 	}
 }

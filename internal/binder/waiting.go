@@ -28,8 +28,6 @@ const (
 //
 // To bind a pod before one that this process binds would give both the wrong units. Another replica
 // may have been killed.
-//
-// testdata/waiting.txt has histories of it.
 type waiting struct {
 	node  string
 	after []types.UID   // those still to wait for; empty: the end

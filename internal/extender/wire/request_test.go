@@ -238,17 +238,6 @@ func TestNestingLimit(t *testing.T) {
 	}
 }
 
-// Decode does not check the inside of the Pod and the nodes: it only counts brackets and finds the ends of strings.
-func TestObjectsAreNotLookedInto(t *testing.T) {
-	r := decoded(t, `{"Pod":{"metadata":{"name":"p","labels":{a;b,,"\x"],"uid":"u"},"spec":[}},"Nodes":{"items":[{"metadata":{"name":"n"},"status":{"\}"}}]}}`)
-	if got, want := string(r.Pod()), `{"metadata":{"name":"p","labels":{a;b,,"\x"],"uid":"u"},"spec":[}}`; got != want {
-		t.Errorf("got pod %s, want %s", got, want)
-	}
-	if got, want := string(r.Node(0)), `{"metadata":{"name":"n"},"status":{"\}"}}`; got != want {
-		t.Errorf("got node %s, want %s", got, want)
-	}
-}
-
 func TestNumberOfNodesIsBounded(t *testing.T) {
 	const most = 1 << 16
 	body := func(n int) []byte {
@@ -261,34 +250,5 @@ func TestNumberOfNodesIsBounded(t *testing.T) {
 	err := r.Decode(body(most + 1))
 	if want := "NodeNames[65536]: more than 65536 nodes"; err == nil || err.Error() != want {
 		t.Fatalf("error %v, want %s", err, want)
-	}
-}
-
-// Names of maximum length are accepted in any encoding.
-func TestLongestNames(t *testing.T) {
-	plain, escaped := strings.Repeat("x", wire.MaxName), strings.Repeat(`\u0078`, wire.MaxName)
-	for _, name := range []string{plain, escaped} {
-		r := decoded(t, `{"Pod":{"metadata":{"name":"`+name+`","namespace":"`+name[:wire.MaxNamespace/6*6]+`"}},"NodeNames":["`+name+`"]}`)
-		if got := string(r.Name(0)); got != plain {
-			t.Errorf("got name %q", got)
-		}
-	}
-}
-
-func TestDecodeAllocatesNothing(t *testing.T) {
-	requests, _ := payloads(t)
-	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": requests["kube-scheduler-nodes"]} {
-		var r wire.Request
-		if n := testing.AllocsPerRun(50, func() {
-			if err := r.Decode(body); err != nil {
-				t.Fatal(err)
-			}
-			for i := range r.Len() {
-				_, _ = r.Name(i), r.Node(i)
-			}
-			r.PodVersion()
-		}); n != 0 {
-			t.Errorf("%s: %v allocations per call", name, n)
-		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -21,44 +20,6 @@ const (
 	threeNodes = `{"Pod":{},"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"metadata":{"name":"b"}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]}}`
 	oddNames   = "{\"Pod\":{},\"NodeNames\":[\n  \"a\\u0062\" ,\n  \"\\\"<é>\\\"\",\n  \"c\"\n]}"
 )
-
-func TestAppendFilterResult(t *testing.T) {
-	for _, tc := range []struct {
-		name                 string
-		request              string
-		kept                 []int32
-		failed, unresolvable []wire.Failure
-		want                 string
-	}{
-		{"all names", threeNames, []int32{0, 1, 2}, nil, nil,
-			`{"Nodes":null,"NodeNames":["a","b","c"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}`},
-		{"some names", threeNames, []int32{0, 2}, []wire.Failure{{Index: 1, Text: "no GPU"}}, nil,
-			`{"Nodes":null,"NodeNames":["a","c"],"FailedNodes":{"b":"no GPU"},"FailedAndUnresolvableNodes":null,"Error":""}`},
-		{"no names: an empty list, not null", threeNames, nil, []wire.Failure{{Index: 0, Text: "no GPU"}, {Index: 2, Text: "no GPU"}}, []wire.Failure{{Index: 1, Text: "no license"}},
-			`{"Nodes":null,"NodeNames":[],"FailedNodes":{"a":"no GPU","c":"no GPU"},"FailedAndUnresolvableNodes":{"b":"no license"},"Error":""}`},
-		{"texts that need escapes", threeNames, []int32{0}, []wire.Failure{{Index: 1, Text: "a \"b\"\n"}}, []wire.Failure{{Index: 2, Text: "größer als \xff"}},
-			`{"Nodes":null,"NodeNames":["a"],"FailedNodes":{"b":"a \"b\"\n"},"FailedAndUnresolvableNodes":{"c":"größer als \ufffd"},"Error":""}`},
-		{"names as they were spelled", oddNames, []int32{0, 2}, []wire.Failure{{Index: 1, Text: "x"}}, nil,
-			`{"Nodes":null,"NodeNames":["a\u0062","c"],"FailedNodes":{"\"<é>\"":"x"},"FailedAndUnresolvableNodes":null,"Error":""}`},
-		{"neighbours with what is between them", oddNames, []int32{1, 2}, nil, nil,
-			"{\"Nodes\":null,\"NodeNames\":[\"\\\"<é>\\\"\",\n  \"c\"],\"FailedNodes\":null,\"FailedAndUnresolvableNodes\":null,\"Error\":\"\"}"},
-		{"all nodes", threeNodes, []int32{0, 1, 2}, nil, nil,
-			`{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"metadata":{"name":"b"}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]},"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}`},
-		{"some nodes", threeNodes, []int32{0, 2}, nil, []wire.Failure{{Index: 1, Text: "no GPU"}},
-			`{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]},"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":{"b":"no GPU"},"Error":""}`},
-		{"no nodes: an empty list, not null", threeNodes, nil, []wire.Failure{{Index: 0, Text: "x"}, {Index: 1, Text: "x"}, {Index: 2, Text: "y"}}, nil,
-			`{"Nodes":{"metadata":{},"items":[]},"NodeNames":null,"FailedNodes":{"a":"x","b":"x","c":"y"},"FailedAndUnresolvableNodes":null,"Error":""}`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := decoded(t, tc.request)
-			got := filterResult(t, r, tc.kept, tc.failed, tc.unresolvable)
-			if string(got) != tc.want {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
-			requireFilterResult(t, r, got, tc.kept, tc.failed, tc.unresolvable)
-		})
-	}
-}
 
 // filterResult returns the answer as written.
 func filterResult(t tester, r *wire.Request, kept []int32, failed, unresolvable []wire.Failure) []byte {
@@ -153,32 +114,6 @@ func failuresMap(r *wire.Request, failures []wire.Failure) extenderv1.FailedNode
 		m[string(r.Name(int(f.Index)))] = string([]rune(f.Text))
 	}
 	return m
-}
-
-func TestAppendHostPriorities(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		request string
-		scores  []int64
-		want    string
-	}{
-		{"names", threeNames, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
-		{"nodes", threeNodes, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
-		{"with zeros", threeNames, []int64{0, 7, 0}, `[{"Host":"b","Score":7}]`},
-		{"nothing but zeros", threeNames, []int64{0, 0, 0}, `[]`},
-		{"no nodes", threeNames, nil, `[]`},
-		{"names as they were spelled", oddNames, []int64{1, 2, 3}, `[{"Host":"a\u0062","Score":1},{"Host":"\"<é>\"","Score":2},{"Host":"c","Score":3}]`},
-		{"large", threeNames, []int64{math.MinInt64, math.MaxInt64, -1}, `[{"Host":"a","Score":-9223372036854775808},{"Host":"b","Score":9223372036854775807},{"Host":"c","Score":-1}]`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := decoded(t, tc.request)
-			got := wire.AppendHostPriorities([]byte("before"), r, tc.scores)
-			if string(got) != "before"+tc.want {
-				t.Errorf("got  %s\nwant before%s", got, tc.want)
-			}
-			requirePriorities(t, r, got[len("before"):], tc.scores)
-		})
-	}
 }
 
 // requirePriorities decodes the answer as kube-scheduler does: it has the nonzero scores.
