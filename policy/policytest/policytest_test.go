@@ -175,17 +175,6 @@ func TestGoodPolicyPasses(t *testing.T) {
 	policytest.Run(t, options(newGood))
 }
 
-func TestPolicyThatLooksAtNamesPasses(t *testing.T) {
-	policytest.Run(t, options(func() (policy.Policy, error) {
-		return filterBy(func(n *snapshot.Node) policy.Verdict {
-			if n.Name == "a" {
-				return policy.Verdict{Reason: tooMany}
-			}
-			return policy.Verdict{}
-		}), nil
-	}))
-}
-
 // broken lists the rules that failed.
 func broken(errs []error) []string {
 	rules := map[string]bool{}
