@@ -157,47 +157,6 @@ func TestPreemptFreesOneGPU(t *testing.T) {
 	}
 }
 
-// Outboard replaces the gpushare extender, whose pods are already on the node: another tool has
-// bound them, with the same annotations, and without allocations. They count; and a GPU that the device
-// plugin marks as unhealthy gets no pods until it is healthy.
-func TestTakesOverFromGPUShare(t *testing.T) {
-	th := theater.Open(t)
-	th.Nodes(theater.GPUs("gpu-node", 2, 16))
-	for name, index := range map[string]string{"old-0": "0", "old-1": "1"} {
-		spec := theater.GPUPod(name, 8)
-		spec.NodeName = "gpu-node"
-		spec.Annotations = map[string]string{
-			GPUIndex: index, "ALIYUN_COM_GPU_MEM_POD": "8", "ALIYUN_COM_GPU_MEM_DEV": "16", gpuTaken: "true", gpuAssumed: "1700000000000000000",
-		}
-		th.Create(spec)
-	}
-	o := th.Outboard(theater.GPUShare)
-	th.Scheduler(theater.GPUShareScheduler(o))
-	if waits := th.Placed(theater.GPUPod("large", 9)); waits.Waiting == "" {
-		t.Errorf("9 of 8 free units: on GPU %s", waits.Pod.Annotations[GPUIndex])
-	}
-	health := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "unhealthy-gpu-gpu-node"}, Data: map[string]string{"gpus": "0"}}
-	if _, err := th.Client.CoreV1().ConfigMaps("kube-system").Create(th.Ctx, health, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	th.Eventually("Outboard knows that GPU 0 is unhealthy", func() bool {
-		return strings.Contains(th.Get(o.Admin+"/inspect/gpus"), `"healthy":false`)
-	})
-	if got := th.Bound(theater.GPUPod("first", 5)).Annotations[GPUIndex]; got != "1" {
-		t.Errorf("while GPU 0 is unhealthy: on GPU %s", got)
-	}
-	waits := th.Placed(theater.GPUPod("second", 5))
-	if waits.Waiting == "" {
-		t.Errorf("while GPU 0 is unhealthy and GPU 1 has 3 units left: on GPU %s", waits.Pod.Annotations[GPUIndex])
-	}
-	if err := th.Client.CoreV1().ConfigMaps("kube-system").Delete(th.Ctx, health.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := th.WillBeBound(waits.Pod).Annotations[GPUIndex]; got != "0" {
-		t.Errorf("when GPU 0 is healthy: on GPU %s", got)
-	}
-}
-
 const GPUIndex = "ALIYUN_COM_GPU_MEM_IDX"
 
 const gpuAssumed = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"

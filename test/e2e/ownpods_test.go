@@ -74,30 +74,6 @@ func TestOwnPodsNeedNoOutboard(t *testing.T) {
 	}
 }
 
-// An entry that is strict for every pod must not be in the scheduler of Outboard's own pods: they
-// wait for themselves.
-func TestOwnPodsWaitForAStrictEntryForAllPods(t *testing.T) {
-	th := theater.Open(t)
-	th.Nodes(controlplane.NodeSpec{Name: "a"})
-	th.Install()
-	admitCriticalPods(th)
-	all, err := os.ReadFile(filepath.Join(th.Root, "deploy", "chart", "presets", "placement-scheduler.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := nobodysAddress(th)
-	th.Scheduler(withNobodyAt(th, address, strings.Replace(string(all), "schedulerName: outboard-scheduler", "schedulerName: default-scheduler", 1)))
-	for _, pod := range createOwnPods(th) {
-		event, err := controlplane.WaitForPodEvent(th.Ctx, th.Client, pod, "FailedScheduling")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(event.Message, address) {
-			t.Errorf("the event of %s is %q", pod.Name, event.Message)
-		}
-	}
-}
-
 // withNobodyAt returns the configuration with the address in its entries, where no Outboard is.
 func withNobodyAt(th *theater.Theater, address, config string) string {
 	th.T.Helper()

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,34 +77,3 @@ profiles:
           usage.requested["memory"].add(podRequests["memory"]).asApproximateFloat() <=
           0.5 * node.status.allocatable["memory"].asApproximateFloat()
 `
-
-// kube-scheduler alone would evict only the pod that uses the CPUs. The rule still rejects the pod
-// then: the pod that uses the memory must also be evicted.
-func TestRulesAndPreemption(t *testing.T) {
-	th := theater.Open(t)
-	th.Nodes(controlplane.NodeSpec{Name: "a", CPU: "4", Memory: "8Gi"})
-	th.Priority("low", 10)
-	th.Priority("high", 1000)
-	o := th.Outboard(halfFull)
-	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter preempt bind"}))
-	th.Bound(controlplane.PodSpec{Name: "hog", PriorityClass: "low", CPU: "3"})
-	th.BoundAndSeen(o, controlplane.PodSpec{Name: "large", PriorityClass: "low", Memory: "3Gi"})
-	waits := th.Placed(controlplane.PodSpec{Name: "second", PriorityClass: "low", Memory: "2Gi"})
-	if want := "1 node(s) would be more than half full"; !strings.Contains(waits.Waiting, want) {
-		t.Errorf("second is on %q and waits because of %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
-	}
-	if err := controlplane.DeletePod(th.Ctx, th.Client, waits.Pod); err != nil { // otherwise it would use the room
-		t.Fatal(err)
-	}
-	go controlplane.FinishDeletions(th.Ctx, th.Client)
-	th.AwaitBound(th.Create(controlplane.PodSpec{Name: "urgent", PriorityClass: "high", CPU: "3", Memory: "3Gi"}))
-	for _, d := range th.Explain(o, "urgent").Decisions {
-		if d.Verb == "preempt" {
-			if len(d.Preemptions) != 1 || d.Preemptions[0].Given != 1 || !slices.Equal(d.Preemptions[0].Added, []string{"default/large"}) {
-				t.Errorf("the explanation of the preemption is %+v", d.Preemptions)
-			}
-			return
-		}
-	}
-	t.Error("no preempt call was recorded")
-}

@@ -370,42 +370,6 @@ func tries(th *theater.Theater, s *controlplane.Scheduler) int {
 	return int(metrics.Sum("scheduler_schedule_attempts_total", "", ""))
 }
 
-// A file reports that a machine has cooled down. The pod that needs it is bound without any event in the cluster.
-func TestRequeueWhenASignalChanges(t *testing.T) {
-	th := theater.Open(t)
-	th.Nodes(controlplane.NodeSpec{Name: "a"})
-	write := func(text string) {
-		if err := th.WriteFile("temperatures.yaml", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("a: 95\n")
-	o := th.Outboard(`
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-signals:
-- {name: temperature, file: {path: temperatures.yaml}}
-profiles:
-- policies:
-  - type: HardwareHealth
-    config:
-      whenStale: Reject
-      rules: [{name: hot, signal: {name: temperature, above: 85}, reject: true}]
-`)
-	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter"}))
-	waits := th.Placed(controlplane.PodSpec{Name: "waits"})
-	if waits.Waiting == "" {
-		t.Fatal("it does not wait until the machine has cooled down")
-	}
-	tried := asleep(th, o, "waits")
-	write("a: 60\n")
-	th.WillBeBound(waits.Pod)
-	if got := attempts(th, o, "waits"); got != tried+1 {
-		t.Errorf("it took %d attempts", got-tried)
-	}
-}
-
 // Without the permission to patch the status of pods, all other functions work, and a log line
 // shows the permission.
 func TestRequeueWithoutPermission(t *testing.T) {

@@ -171,30 +171,3 @@ func TestReloadStartsLedgers(t *testing.T) {
 		t.Errorf("no ledger has an allocation of the pod: %+v", th.Ledgers())
 	}
 }
-
-// If an ignorable binder does not respond, kube-scheduler binds pods without their allocations.
-// With the file that the doctor asks for, the pods wait.
-func TestDoctorIgnorableBinder(t *testing.T) {
-	th := theater.Open(t)
-	th.Nodes(theater.GPUs("a", 1, 8))
-	o := th.Outboard(theater.GPUShare)
-	right := theater.GPUShareScheduler(o)
-	config := strings.ReplaceAll(right, "ignorable: false", "ignorable: true")
-	th.Diagnosed("IgnorableBinder", config, right, o.ConfigFile)
-
-	scheduler := th.Scheduler(config)
-	if with := th.Bound(theater.GPUPod("with", 2)); with.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "0" {
-		t.Errorf("the annotations are %v", with.Annotations)
-	}
-	o.Kill()
-	if without := th.Bound(theater.GPUPod("without", 2)); without.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "" {
-		t.Errorf("the annotations are %v, and Outboard has ended", without.Annotations)
-	}
-	if err := scheduler.Stop(); err != nil {
-		t.Error(err)
-	}
-	th.Scheduler(right)
-	if placed := th.Placed(theater.GPUPod("later", 2)); placed.Waiting == "" {
-		t.Errorf("the pod is on %s, and Outboard has ended", placed.Pod.Spec.NodeName)
-	}
-}
