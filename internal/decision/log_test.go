@@ -207,33 +207,6 @@ func TestChosenHoldsAllocation(t *testing.T) {
 	}
 }
 
-// A record that Add returns is no longer in the log.
-func TestScoresAreUsedAgain(t *testing.T) {
-	log := decision.NewLog(2)
-	q := decision.Query{Namespace: "ns", Name: "p", Node: "node-2", Limit: 1}
-	kept := map[*decision.Scores]bool{}
-	for i := range 100 {
-		scores := scoresOf(3 + i)
-		kept[scores] = true
-		if unused := log.Add(scoredRecord(3), scores); unused != nil {
-			if !kept[unused] || unused == scores {
-				t.Fatalf("in turn %d the unused record is not an earlier one", i)
-			}
-			delete(kept, unused)
-			clear(unused.Nodes)
-		}
-		if i%3 == 0 {
-			log.Why(boundPod, "", q.Node)
-		}
-		if got := log.Find(q)[0].Chosen; got == nil || got.Total != 6 {
-			t.Fatalf("in turn %d the chosen node is %+v", i, got)
-		}
-	}
-	if len(kept) > 50 {
-		t.Errorf("%d are neither used nor unused", len(kept))
-	}
-}
-
 // The memory for scores is bounded: the log keeps the latest scores.
 func TestScoresAreBounded(t *testing.T) {
 	const nodes, calls = 50_000, 100

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"outboard.dev/outboard/internal/decision"
 )
@@ -169,22 +168,6 @@ func TestJSON(t *testing.T) {
 		t.Errorf("decoded (-encoded +decoded):\n%s", diff)
 	}
 	checkNames(t, reflect.TypeOf(record))
-}
-
-// The JSON leaves out empty fields of a decision.
-func TestJSONOfAnEmptyRecord(t *testing.T) {
-	encoded, err := json.Marshal(&decision.Record{Verb: "bind", Profile: "/", Time: arrived})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"time":"2026-03-04T05:06:07.089Z","durationNanoseconds":0,"verb":"bind","profile":"/","pod":{"namespace":"","name":""},"generation":0,"nodes":0,"fit":0,"returned":0,"outcome":"bound to "}`
-	if diff := cmp.Diff(want, string(encoded)); diff != "" {
-		t.Errorf("JSON (-want +got):\n%s", diff)
-	}
-	var decoded decision.Record
-	if err := json.Unmarshal(encoded, &decoded); err != nil || !cmp.Equal(decoded, decision.Record{Verb: "bind", Profile: "/", Time: arrived}, cmpopts.EquateEmpty()) {
-		t.Errorf("decoded %+v, error %v", decoded, err)
-	}
 }
 
 // fill sets every field to a value that is not its zero value.

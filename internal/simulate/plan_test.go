@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"outboard.dev/outboard/internal/gpushare"
 )
 
 // somePod is on the node, or on none for "", and belongs to an object of the kind, or to none for "".
@@ -79,22 +77,5 @@ func TestPlan(t *testing.T) {
 		if got := strings.Join(p.Text("in turn"), " "); got != tt.text {
 			t.Errorf("%s: got text %q", tt.name, got)
 		}
-	}
-}
-
-// Pending pods come before all others, and once.
-func TestPendingPodsComeFirst(t *testing.T) {
-	w := &World{Nodes: machines(1, 4), Resource: gpushare.Memory, Pending: []*corev1.Pod{podOf("pending-a", 1), podOf("pending-b", 1)}}
-	pods, err := w.Order([]*corev1.Pod{podOf("mix-a", 2), podOf("mix-b", 2)}, 3, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, pod := range pods {
-		if strings.HasPrefix(pod.Name, "pending-") != (i < 2) {
-			t.Errorf("got pod %d %s", i, pod.Name)
-		}
-	}
-	if len(pods) != 33 {
-		t.Errorf("got %d pods", len(pods))
 	}
 }

@@ -11,111 +11,14 @@ import (
 
 	"context"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"outboard.dev/outboard/internal/binder"
-	"outboard.dev/outboard/internal/callmetrics"
-	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
-	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/internal/gpushare"
-	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
-
-// seen is the simulated cluster as the extender observes a real one.
-type seen struct {
-	run *Run
-	pod *corev1.Pod
-}
-
-func (s *seen) View() *snapshot.View                       { return s.run.builder.View() }
-func (s *seen) ViewFor(types.UID) *snapshot.View           { return s.View() }
-func (s *seen) Assume(*corev1.Pod, string) func()          { return func() {} }
-func (s *seen) Assumed(types.UID) string                   { return "" }
-func (s *seen) Superseded(*snapshot.View) <-chan struct{}  { return nil }
-func (s *seen) Synced() error                              { return nil }
-func (s *seen) Pod(types.UID, string) *corev1.Pod          { return nil }
-func (s *seen) LatestPod(types.UID) *corev1.Pod            { return s.pod }
-func (s *seen) PodByUID(types.UID) *corev1.Pod             { return s.pod }
-func (s *seen) Bind(context.Context, binder.Binding) error { return nil }
-func (s *seen) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
-	return s.pod, nil
-}
-func (s *seen) Throttle(ctx context.Context) (context.Context, error) { return ctx, nil }
-func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
-	return s.pod, nil
-}
-
-// Over the wire, the extender returns for every pod of a stream exactly the nodes and scores that the simulation uses, for any
-// earlier calls.
-func TestDecisionsAreTheExtenders(t *testing.T) {
-	for _, shortlist := range []int{0, 1, 3} {
-		for _, strategy := range []policy.ScoringStrategyType{policy.BinPack, gpumemory.LeastWaste} {
-			t.Run(fmt.Sprintf("%s shortlist %d", strategy, shortlist), func(t *testing.T) {
-				w := world(t, append(machines(8, 3), machine("plain", 0)), strategy)
-				w.Extenders[0].Engine = gpuEngine(t, strategy, shortlist)
-				r := w.Begin(11)
-				cluster := &seen{run: r}
-				handler := extender.New(extender.Options{
-					Engine: gpuEngine(t, strategy, shortlist), Cluster: cluster,
-					Log: decision.NewLog(0), Metrics: callmetrics.New(prometheus.NewRegistry()),
-				})
-				shapes := []int{3, 7, 10, 16, 0, 5}
-				compared := 0
-				for i := range 120 {
-					pod := instance(podOf("p", shapes[r.random.IntN(len(shapes))]), fmt.Sprint(i), r.now)
-					r.arrive(pod)
-					cluster.pod = pod
-					needs := r.needs(pod)
-					r.filter(pod, needs)
-					requested := names(r.found)
-					if len(requested) == 0 {
-						continue
-					}
-					if err := r.callFilter(t.Context(), &w.Extenders[0], pod); err != nil {
-						t.Fatal(err)
-					}
-					var kept extenderv1.ExtenderFilterResult
-					call(t, handler.Verb(decision.Filter), pod, requested, &kept)
-					if kept.Error != "" || kept.NodeNames == nil && len(r.found) > 0 || kept.NodeNames != nil && !slices.Equal(*kept.NodeNames, names(r.found)) {
-						t.Fatalf("pod %d: the extender returns nodes %v (%s), the simulation %v", i, kept.NodeNames, kept.Error, names(r.found))
-					}
-					if len(r.found) == 0 {
-						continue
-					}
-					var priorities extenderv1.HostPriorityList
-					call(t, handler.Verb(decision.Prioritize), pod, names(r.found), &priorities)
-					r.scores = make([]int64, len(r.found))
-					if err := r.callPrioritize(t.Context(), &w.Extenders[0], pod); err != nil {
-						t.Fatal(err)
-					}
-					told := map[string]int64{} // above the lowest score, which the extender omits
-					for _, p := range priorities {
-						told[p.Host] = 10 * p.Score
-					}
-					lowest := slices.Min(r.scores)
-					for j, score := range r.scores {
-						if told[r.found[j].object.Name] != score-lowest {
-							t.Fatalf("pod %d: the extender returns scores %v, the simulation %v", i, priorities, r.scores)
-						}
-					}
-					compared++
-					if err := r.bind(t.Context(), w.Extenders, pod, r.found[0], needs); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if compared < 40 {
-					t.Errorf("the test compared only %d decisions", compared)
-				}
-			})
-		}
-	}
-}
 
 func names(nodes []*node) []string {
 	var all []string
