@@ -140,14 +140,10 @@ func (v *evaluator) keep(key keptKey, e *evaluation) {
 func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View) {
 	c := whatif.Cluster{View: view}
 	c.Ignored, _ = s.ignored(e.pod)
-	if e.fits != nil && !slices.ContainsFunc(e.now, func(p Profile) bool { return p.Error != "" }) {
-		find := whatif.Find
-		if e.fits.Fit > 0 { // by policies, which know nothing of what kube-scheduler can allocate
-			find = whatif.FindClaims
-		}
+	if e.fits != nil && e.fits.Fit == 0 && !slices.ContainsFunc(e.now, func(p Profile) bool { return p.Error != "" }) {
 		var err error
 		if c.Engine, err = engineOf(deciding(e.now), e.engines); err == nil {
-			e.remedies, err = find(ctx, c, e.pod)
+			e.remedies, err = whatif.Find(ctx, c, e.pod)
 		}
 		if err != nil {
 			e.now[0].Error = "searching for changes with which the pod would fit: " + err.Error()

@@ -7,14 +7,11 @@ import (
 
 // remedies writes with which changes the pod would fit.
 func (d *Document) remedies(b *strings.Builder) {
-	if d.Fits == nil || d.Fits.Fit > 0 && len(d.Remedies) == 0 || d.Change == d.failure() {
+	if d.Fits == nil || d.Fits.Fit > 0 || d.Change == d.failure() {
 		return
 	}
 	if len(d.Now) > 1 {
 		b.WriteString("\nBy all profiles together:\n")
-	}
-	if d.Fits.Fit > 0 {
-		b.WriteString("  kube-scheduler cannot allocate its ResourceClaims on any node.\n")
 	}
 	if len(d.Remedies) == 0 {
 		b.WriteString("  It would not fit with any single change that Outboard has tried.\n")

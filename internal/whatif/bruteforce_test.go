@@ -140,20 +140,6 @@ func (b *brute) nodes() int {
 	for key := range b.pod.Spec.NodeSelector {
 		try(func(spec *corev1.PodSpec) { delete(spec.NodeSelector, key) })
 	}
-	if b.pod.Spec.Affinity != nil {
-		for i, term := range b.pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			for j := range term.MatchExpressions {
-				try(func(spec *corev1.PodSpec) {
-					required := &spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-					if left := &(*required).NodeSelectorTerms[i].MatchExpressions; len(*left) == 1 {
-						*required = nil
-					} else {
-						*left = slices.Delete(*left, j, j+1)
-					}
-				})
-			}
-		}
-	}
 	return most
 }
 

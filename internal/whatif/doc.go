@@ -1,10 +1,8 @@
 // Package whatif finds a small change that makes a waiting pod fit, of each kind: less of one
-// resource or of one capacity in a ResourceClaim, pods that end, and what excludes nodes: a taint, a
-// selector, an affinity term or a cordon.
+// resource, pods that end, and what excludes nodes: a taint, a selector or a cordon.
 //
-// Each change is evaluated by the same engine, by what kubescheduler knows of kube-scheduler's own
-// plugins, and by kube-scheduler's allocator of devices, with the changed pod, claim, nodes or
-// View, before it is returned. How many evaluations are permitted is a number, not a time, so that
+// Each change is evaluated by the same engine, and by what kubescheduler knows of kube-scheduler's
+// own plugins, with the changed pod, nodes or View, before it is returned. How many evaluations are permitted is a number, not a time, so that
 // the same View gives the same changes on any machine.
 //
 // Nothing here is on the path of a call: it writes no record, and changes no cache of the Engine.

@@ -2,10 +2,8 @@ package whatif
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,8 +14,7 @@ import (
 // Change is one change of what kube-scheduler excludes nodes for.
 type Change struct {
 	Type ChangeType `json:"type"`
-	// Of is the taint (key=value:effect), the selector (key=value), the requirement of the node
-	// affinity; "" for Uncordon.
+	// Of is the taint (key=value:effect) or the selector (key=value); "" for Uncordon.
 	Of string `json:"of,omitempty"`
 }
 
@@ -29,8 +26,6 @@ const (
 	Tolerate ChangeType = "Tolerate"
 	// DropSelector means that the nodeSelector of the pod does not have a label.
 	DropSelector ChangeType = "DropSelector"
-	// DropAffinity means that the required node affinity of the pod does not have a requirement.
-	DropAffinity ChangeType = "DropAffinity"
 	// Uncordon means that a node is not cordoned.
 	Uncordon ChangeType = "Uncordon"
 )
@@ -104,7 +99,6 @@ func (s *search) alternatives() []alternative {
 		drop := func(spec *corev1.PodSpec) { delete(spec.NodeSelector, key) }
 		all = append(all, alternative{Change: Change{DropSelector, key + "=" + s.pod.Spec.NodeSelector[key]}, change: drop, nodes: s.others})
 	}
-	all = append(all, s.affinities()...)
 	if cordoned := slices.DeleteFunc(slices.Clone(s.others), func(n *snapshot.Node) bool { return !n.Object.Spec.Unschedulable }); len(cordoned) > 0 {
 		all = append(all, alternative{Change: Change{Type: Uncordon}, nodes: cordoned})
 	}
@@ -137,44 +131,6 @@ func (s *search) tolerations() []alternative {
 		all = append(all, alternative{Change: Change{Tolerate, taint.ToString()}, change: tolerate, nodes: byTaint[taint]})
 	}
 	return all
-}
-
-// affinities returns a change for each requirement of the required node affinity.
-func (s *search) affinities() []alternative {
-	if s.pod.Spec.Affinity == nil || s.pod.Spec.Affinity.NodeAffinity == nil {
-		return nil
-	}
-	required := s.pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if required == nil {
-		return nil
-	}
-	var all []alternative
-	for i, term := range required.NodeSelectorTerms {
-		for j, r := range slices.Concat(term.MatchExpressions, term.MatchFields) {
-			drop := func(spec *corev1.PodSpec) {
-				affinity := spec.Affinity.NodeAffinity
-				changed := &affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
-				switch fields := j - len(term.MatchExpressions); {
-				case len(term.MatchExpressions)+len(term.MatchFields) == 1: // without it, the term is for any node
-					affinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
-				case fields >= 0:
-					changed.MatchFields = slices.Delete(changed.MatchFields, fields, fields+1)
-				default:
-					changed.MatchExpressions = slices.Delete(changed.MatchExpressions, j, j+1)
-				}
-			}
-			all = append(all, alternative{Change: Change{DropAffinity, requirement(r)}, change: drop, nodes: s.others})
-		}
-	}
-	return all
-}
-
-func requirement(r corev1.NodeSelectorRequirement) string {
-	switch r.Operator {
-	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
-		return fmt.Sprintf("%s %s", r.Key, r.Operator)
-	}
-	return fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, ","))
 }
 
 // uncordoned returns the node as after kubectl uncordon.

@@ -18,8 +18,6 @@ func (r *Remedy) String() string {
 	switch r.Kind {
 	case Request:
 		return r.request()
-	case Claim:
-		return r.lessOfClaim()
 	case End:
 		return r.end() + r.preemption()
 	case Nodes:
@@ -41,10 +39,6 @@ func (r *Remedy) request() string {
 		text += fmt.Sprintf(" (with %s it would not)", amount(r.Next))
 	}
 	return text
-}
-
-func (r *Remedy) lessOfClaim() string {
-	return fmt.Sprintf("with %s of %s instead of %s in request %s of claim %s, on %s", r.To, r.Capacity, r.From, r.Request, r.Claim, r.Node)
 }
 
 // end names the pods that end, and what they hold.
@@ -116,8 +110,6 @@ func (r *Remedy) change() string {
 		return " if it tolerated the taint " + r.Change.Of
 	case DropSelector:
 		return " if its nodeSelector did not require " + r.Change.Of
-	case DropAffinity:
-		return " if its node affinity did not require " + r.Change.Of
 	}
 	if r.Nodes == 1 {
 		return " if that were not cordoned"

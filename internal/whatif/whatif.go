@@ -22,11 +22,9 @@ const (
 	// End is the end of pods on one node, other than those of DaemonSets and static pods, or of pods
 	// that hold allocations in one pool of the whole cluster, such as the seats of a license.
 	End Kind = "End"
-	// Nodes is one toleration, selector or affinity term of the pod, or the end of a cordon: what lets
-	// the pod run on the most nodes.
+	// Nodes is one toleration or selector of the pod, or the end of a cordon: what lets the pod run on
+	// the most nodes.
 	Nodes Kind = "Nodes"
-	// Claim is less of one capacity in one request of a ResourceClaim.
-	Claim Kind = "Claim"
 )
 
 // Remedy is one change with which the pod fits.
@@ -46,11 +44,6 @@ type Remedy struct {
 	Next      *resource.Quantity  `json:"next,omitempty"`
 	// Unit is what From, To and Next count if a policy says so, such as GiB.
 	Unit string `json:"unit,omitempty"`
-
-	// Request of Claim asks for Capacity, for the kind Claim: To instead of From.
-	Claim    string `json:"claim,omitempty"`
-	Request  string `json:"request,omitempty"`
-	Capacity string `json:"capacity,omitempty"`
 
 	// End are the pods that end, and Pool is the pool in which they hold allocations, or "".
 	End        []Holder   `json:"end,omitempty"`
