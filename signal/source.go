@@ -60,7 +60,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 
 const (
 	// MaxBytes is the maximum length of a document.
-	MaxBytes = 32 << 20
+	MaxBytes = 16 << 20
 	// MaxValues is the maximum number of values of a read.
 	MaxValues = 20_000
 )

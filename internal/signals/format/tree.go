@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
-	"outboard.dev/outboard/internal/signals/jsonstream"
 )
 
 // maxValues bounds the memory of the values of a JSON document, with its length.
@@ -37,8 +36,11 @@ func parse(r io.Reader) (any, error) {
 		return nil, err
 	}
 	data = bytes.TrimPrefix(data, []byte("\uFEFF")) // a byte order mark
-	root, err := parseJSON(bytes.NewReader(data))
-	if err == nil {
+	if n := bytes.Count(data, []byte(",")) + bytes.Count(data, []byte("[")) + bytes.Count(data, []byte("{")); n > maxValues {
+		return nil, fmt.Errorf("more than %d values", maxValues)
+	}
+	var root any
+	if err = json.Unmarshal(data, &root); err == nil {
 		return root, nil
 	}
 	if len(data) > strictyaml.MaxBytes {
@@ -49,59 +51,6 @@ func parse(r io.Reader) (any, error) {
 		return nil, err
 	}
 	return root, value.Decode(&root)
-}
-
-func parseJSON(r io.Reader) (any, error) {
-	p := jsonParser{stream: jsonstream.New(r)}
-	root, err := p.value()
-	if err != nil {
-		return nil, err
-	}
-	return root, p.stream.End()
-}
-
-type jsonParser struct {
-	stream *jsonstream.Reader
-	values int
-}
-
-func (p *jsonParser) value() (any, error) {
-	token, err := p.stream.Token()
-	if err != nil {
-		return nil, err
-	}
-	if p.values++; p.values > maxValues {
-		return nil, fmt.Errorf("more than %d values", maxValues)
-	}
-	switch token {
-	case json.Delim('{'):
-		return p.object()
-	case json.Delim('['):
-		return p.array()
-	}
-	return token, nil
-}
-
-func (p *jsonParser) object() (any, error) {
-	object := map[string]any{}
-	err := p.stream.Fields(func(key string) (err error) {
-		if _, twice := object[key]; twice {
-			return fmt.Errorf("duplicate key %.100q", key)
-		}
-		object[key], err = p.value()
-		return err
-	})
-	return object, err
-}
-
-func (p *jsonParser) array() (any, error) {
-	list := []any{}
-	err := p.stream.Items(func() error {
-		item, err := p.value()
-		list = append(list, item)
-		return err
-	})
-	return list, err
 }
 
 // mapping reads the whole document as a mapping of keys to numbers.

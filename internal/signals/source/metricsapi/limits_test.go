@@ -21,8 +21,8 @@ func TestLimits(t *testing.T) {
 		item string
 		want error
 	}{
-		"items":       {`{},`, signal.ErrTooMany},
-		"fields":      {`{"window":["x","x","x","x","x","x"]},`, signal.ErrTooMany},
+		"items":       {`{},`, signal.ErrTooLong},
+		"fields":      {`{"window":["x","x","x","x","x","x"]},`, signal.ErrTooLong},
 		"a long item": {`{"usage":{` + strings.Repeat(`"a":"1",`, 1<<20) + `"cpu":"1"}},`, signal.ErrTooLong},
 	} {
 		t.Run(name, func(t *testing.T) {

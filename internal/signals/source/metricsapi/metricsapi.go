@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"outboard.dev/outboard/internal/signals/jsonstream"
+	"outboard.dev/outboard/internal/signals/jsondoc"
 	"outboard.dev/outboard/signal"
 )
 
@@ -68,79 +68,43 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	if resp.StatusCode != http.StatusOK {
 		return nil, problem(resp)
 	}
-	samples, err := s.samples(jsonstream.New(limits.Reader(resp.Body)), limits.Values)
+	var metrics list
+	err = jsondoc.Read(limits.Reader(resp.Body), &metrics)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, signal.ErrTooMany), errors.Is(err, signal.ErrTooLong):
 		return nil, err
-	case err != nil:
+	case len(metrics.Items) > limits.Values:
+		return nil, signal.ErrTooMany
+	}
+	var samples []signal.Sample
+	for i := 0; err == nil && i < len(metrics.Items); i++ {
+		item := &metrics.Items[i]
+		amount := item.Usage[s.resource]
+		if amount == "" {
+			continue
+		}
+		var used float64
+		if used, err = signal.ParseNumber(amount); used >= 0 {
+			samples = append(samples, signal.Sample{Key: item.Metadata.Name, Number: used, At: item.Timestamp})
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the response of the metrics API is not a list of metrics: %w", err)
 	}
 	return samples, nil
 }
 
-// samples reads a NodeMetricsList of the API. It stops at the first item beyond the limit.
-func (s *Source) samples(list *jsonstream.Reader, most int) ([]signal.Sample, error) {
-	var samples []signal.Sample
-	items := 0
-	_, err := list.Value(func(name string) error {
-		if name != "items" {
-			return list.Skip()
-		}
-		_, err := list.Value(nil, func() error {
-			if items++; items > most {
-				return signal.ErrTooMany
-			}
-			sample, ok, err := s.sample(list)
-			if ok {
-				samples = append(samples, sample)
-			}
-			return err
-		})
-		return err
-	}, nil)
-	return samples, err
-}
-
-// sample reads a NodeMetrics. ok is false if it has no amount of the resource.
-func (s *Source) sample(list *jsonstream.Reader) (sample signal.Sample, ok bool, err error) {
-	text := func(name string, use func(text string) error) func(string) error {
-		return func(field string) error {
-			if field != name {
-				return list.Skip()
-			}
-			value, err := list.Text()
-			if err != nil || value == "" {
-				return err
-			}
-			return use(value)
-		}
-	}
-	_, err = list.Value(func(name string) (err error) {
-		switch name {
-		case "metadata":
-			_, err = list.Value(text("name", func(name string) error {
-				sample.Key = name
-				return nil
-			}), nil)
-		case "usage":
-			_, err = list.Value(text(s.resource, func(amount string) error {
-				used, err := signal.ParseNumber(amount)
-				sample.Number, ok = used, used >= 0
-				return err
-			}), nil)
-		case "timestamp":
-			err = text(name, func(at string) (err error) {
-				sample.At, err = time.Parse(time.RFC3339, at)
-				return err
-			})(name)
-		default:
-			err = list.Skip()
-		}
-		return err
-	}, nil)
-	return sample, ok && err == nil, err
+// list is a NodeMetricsList of the API.
+type list struct {
+	Items jsondoc.List[struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Usage     map[string]string `json:"usage"`
+		Timestamp time.Time         `json:"timestamp"`
+	}] `json:"items"`
 }
 
 // problem returns why the response has no list.

@@ -42,7 +42,6 @@ func TestUnusualResponses(t *testing.T) {
 		"as many as may be":    {answer: `{"items":[` + strings.TrimSuffix(item(100), ",") + `]}`, count: 100},
 		"too many":             {answer: `{"items":[` + strings.TrimSuffix(item(101), ",") + `]}`, is: signal.ErrTooMany},
 		"too long":             {answer: `{"x":[` + strings.Repeat(`"`+strings.Repeat("x", 1<<10)+`",`, 1<<10), is: signal.ErrTooLong},
-		"a long text":          {answer: `{"x":"` + strings.Repeat("x", 1<<16) + `"}`, err: "longer than 65536 bytes"},
 		"no JSON":              {answer: `<html>`, err: "is not a list of metrics"},
 		"no quantity":          {answer: `{"items":[{"usage":{"cpu":"much"}}]}`, err: "is not a list of metrics"},
 		"an error":             {status: 500, answer: `{"kind":"Status","message":"it broke"}`, err: "500 Internal Server Error: it broke"},

@@ -1,7 +1,9 @@
 package prometheus
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"outboard.dev/outboard/internal/signals/httpclient"
+	"outboard.dev/outboard/internal/signals/jsondoc"
 	"outboard.dev/outboard/signal"
 )
 
@@ -53,12 +56,12 @@ func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 		return nil, err
 	}
 	defer res.Close()
-	said, err := decode(ctx, res, s.config.NodeNameLabel+s.config.KeyLabel, limits.Values) // at most one of them
+	said, err := decode(ctx, res)
 	if err != nil {
 		return nil, err
 	}
-	s.warn(res.Line(strings.Join(said.warnings, "; ")))
-	return s.samples(said, res)
+	s.warn(res.Line(strings.Join(said.Warnings, "; ")))
+	return s.samples(said, res, limits.Values)
 }
 
 // whole rounds a duration so that Prometheus, which does not accept fractions, understands Go's
@@ -79,43 +82,51 @@ func (s *Source) warn(text string) {
 	s.warnings = text
 }
 
-func (s *Source) samples(said *response, res *httpclient.Response) ([]signal.Sample, error) {
-	label := s.config.NodeNameLabel + s.config.KeyLabel
-	switch said.resultType {
+func (s *Source) samples(said *response, res *httpclient.Response, most int) ([]signal.Sample, error) {
+	label := s.config.NodeNameLabel + s.config.KeyLabel // at most one of them
+	switch said.Data.ResultType {
 	case scalar:
 		if label != "" {
 			return nil, fmt.Errorf("the query returns a scalar, which has no label %q", label)
 		}
-		sample, err := said.pair.sample("")
-		if err != nil {
+		var one pair
+		err := json.Unmarshal(said.Data.Result, &one)
+		sample, wrong := one.sample("")
+		if err = cmp.Or(err, wrong); err != nil {
 			return nil, invalid(res, err)
 		}
 		return []signal.Sample{sample}, nil
 	case vector:
-		if label == "" && len(said.series) > 1 {
-			return nil, fmt.Errorf("the query returns %d numbers: without nodeNameLabel and keyLabel it must return one", len(said.series))
+		var all jsondoc.List[*series]
+		switch err := json.Unmarshal(said.Data.Result, &all); {
+		case errors.Is(err, signal.ErrTooMany) || len(all) > most:
+			return nil, signal.ErrTooMany
+		case err != nil:
+			return nil, invalid(res, err)
+		case label == "" && len(all) > 1:
+			return nil, fmt.Errorf("the query returns %d numbers: without nodeNameLabel and keyLabel it must return one", len(all))
 		}
-		return s.vector(said.series, label, res)
+		return s.vector(all, label, res)
 	case "":
 		return nil, errors.New("the response has no result")
 	}
-	return nil, fmt.Errorf("the query returns a %s: it must return a vector or a scalar", said.resultType)
+	return nil, fmt.Errorf("the query returns a %s: it must return a vector or a scalar", res.Line(said.Data.ResultType))
 }
 
-func (s *Source) vector(all []series, label string, res *httpclient.Response) ([]signal.Sample, error) {
+func (s *Source) vector(all []*series, label string, res *httpclient.Response) ([]signal.Sample, error) {
 	samples := make([]signal.Sample, 0, len(all))
 	for _, one := range all {
 		switch {
-		case one.empty:
+		case one == nil:
 			return nil, errors.New("the response has an empty series")
-		case one.histogram:
+		case one.Histogram != nil:
 			return nil, errors.New("the query returns histograms: it must return numbers, as with histogram_quantile")
 		}
-		key := one.key
+		key := one.Metric[label]
 		if s.config.NodeNameLabel != "" {
 			key = withoutPort(key)
 		}
-		sample, err := one.sample(key)
+		sample, err := one.Value.sample(key)
 		if err != nil {
 			return nil, invalid(res, err)
 		}
