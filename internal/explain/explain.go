@@ -191,8 +191,7 @@ type Source struct {
 }
 
 // Handler serves GET requests with the query parameters namespace, pod (required), node, decisions
-// and nodes. The response has an ETag. What the engines say about the pod is kept until the View,
-// the pod or the engines change.
+// and nodes. The response has an ETag.
 func Handler(s Source) http.Handler {
 	evaluator := newEvaluator(s)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

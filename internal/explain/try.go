@@ -66,12 +66,10 @@ func (t *Tried) Text(w io.Writer) error {
 }
 
 // TryHandler serves POST requests with a manifest of pods, or of objects with templates of pods,
-// and the query parameter nodes. It responds with [Tried]. The manifest, which may
-// have secrets, is neither kept nor logged, and browsers can send it only from a page of the same
-// address.
+// and the query parameter nodes. It responds with [Tried]. The manifest, which may have secrets, is
+// neither kept nor logged, and browsers can send it only from a page of the same address.
 func TryHandler(s Source) http.Handler {
 	evaluator := newEvaluator(s)
-	evaluator.kept = nil // a manifest may have secrets
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 			http.Error(w, "only this page may send a manifest", http.StatusForbidden)
