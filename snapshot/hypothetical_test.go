@@ -10,26 +10,17 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// WithPool replaces one pool in a copy of the View, and Pools yields those of the copy.
-func TestViewWithPool(t *testing.T) {
+// Pools yields the ledgers of the whole cluster in order of resource.
+func TestPools(t *testing.T) {
 	var b snapshot.Builder
 	b.SetLedger(&snapshot.Ledger{Resource: "licenses/b"})
-	b.SetLedger(&snapshot.Ledger{Resource: "licenses/a", Pods: []snapshot.LedgerPod{{UID: "u"}}})
-	view := b.View()
-	other := &snapshot.Ledger{Resource: "licenses/a"}
-	with := view.WithPool(other)
-	if with.Ledger(other.Key()) != other || len(view.Ledger(other.Key()).Pods) != 1 {
-		t.Errorf("the copy has %v, and the View %v", with.Ledger(other.Key()), view.Ledger(other.Key()))
-	}
+	b.SetLedger(&snapshot.Ledger{Resource: "licenses/a"})
 	var names []string
-	for l := range with.Pools() {
+	for l := range b.View().Pools() {
 		names = append(names, l.Resource)
 	}
 	if !slices.Equal(names, []string{"licenses/a", "licenses/b"}) {
 		t.Errorf("the pools are %q", names)
-	}
-	if l := new(snapshot.View).WithPool(other).Ledger(other.Key()); l != other {
-		t.Errorf("an empty View with a pool has %v", l)
 	}
 }
 

@@ -134,18 +134,6 @@ func (v *View) Pools() iter.Seq[*Ledger] {
 	}
 }
 
-// WithPool returns a copy of the View with the ledger, which belongs to no node, in place of its
-// own for the resource.
-func (v *View) WithPool(l *Ledger) *View {
-	with := *v
-	with.pools = maps.Clone(v.pools)
-	if with.pools == nil {
-		with.pools = map[string]*Ledger{}
-	}
-	with.pools[l.Resource] = l
-	return &with
-}
-
 // Signal returns the signal with the name, or nil, which is an empty one.
 func (v *View) Signal(name string) *Signal { return v.signals[name] }
 

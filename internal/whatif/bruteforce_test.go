@@ -73,7 +73,7 @@ func (b *brute) requests() map[corev1.ResourceName]int64 {
 	return all
 }
 
-// fewest returns the size of the smallest of the sets that make the pod fit, or 0. onNode limits where it must fit.
+// fewest returns the size of the smallest of the sets that make the pod fit on the node, or 0. What they hold in pools of the cluster stays.
 func (b *brute) fewest(uids []types.UID, onNode string) int {
 	least := 0
 	for set := 1; set < 1<<len(uids); set++ {
@@ -86,14 +86,16 @@ func (b *brute) fewest(uids []types.UID, onNode string) int {
 		if least > 0 && len(gone) >= least {
 			continue
 		}
-		if fits := b.w.without(gone...).fitting(b.tb, b.engine, b.pod); len(fits) > 0 && (onNode == "" || slices.Contains(fits, onNode)) {
+		rest := b.w.without(gone...)
+		rest.pools = b.w.pools
+		if slices.Contains(rest.fitting(b.tb, b.engine, b.pod), onNode) {
 			least = len(gone)
 		}
 	}
 	return least
 }
 
-// ends returns how many pods of one node, or of the holders in one pool, must end, or 0.
+// ends returns how many pods of one node must end, or 0.
 func (b *brute) ends() int {
 	least := 0
 	try := func(uids []types.UID, node string) {
@@ -109,13 +111,6 @@ func (b *brute) ends() int {
 			}
 		}
 		try(uids, n.Name)
-	}
-	for _, l := range b.w.pools {
-		var uids []types.UID
-		for _, p := range l.Pods {
-			uids = append(uids, p.UID)
-		}
-		try(uids, "")
 	}
 	return least
 }

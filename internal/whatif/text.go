@@ -41,7 +41,7 @@ func (r *Remedy) request() string {
 	return text
 }
 
-// end names the pods that end, and what they hold.
+// end names the pods that end.
 func (r *Remedy) end() string {
 	var names []string
 	for i, h := range r.End {
@@ -50,29 +50,22 @@ func (r *Remedy) end() string {
 			break
 		}
 		name := h.Namespace + "/" + h.Name
-		if h.Seats > 0 {
-			name += fmt.Sprintf(" (%d of %s)", h.Seats, r.Pool)
-		}
 		if until := h.TerminatingUntil; until != nil {
 			name += " (terminating until " + until.UTC().Format(time.RFC3339) + ")"
 		}
 		names = append(names, name)
 	}
-	on := ""
-	if r.Pool == "" {
-		on = " on " + r.Node
-	}
 	if len(r.End) == 1 {
-		return fmt.Sprintf("if pod %s%s ended", names[0], on)
+		return fmt.Sprintf("if pod %s on %s ended", names[0], r.Node)
 	}
-	return fmt.Sprintf("if %d pods%s ended: %s", len(r.End), on, strings.Join(names, ", "))
+	return fmt.Sprintf("if %d pods on %s ended: %s", len(r.End), r.Node, strings.Join(names, ", "))
 }
 
 func (r *Remedy) preemption() string {
 	switch r.Preemption {
 	case Possible:
 		return "; preemption can evict " + them(len(r.End))
-	case Unnecessary, "":
+	case Unnecessary:
 		return ""
 	case PriorityNotLower:
 		if len(r.End) == 1 {

@@ -19,8 +19,7 @@ type Kind string
 const (
 	// Request is less of one resource in the one container that requests it.
 	Request Kind = "Request"
-	// End is the end of pods on one node, other than those of DaemonSets and static pods, or of pods
-	// that hold allocations in one pool of the whole cluster, such as the seats of a license.
+	// End is the end of pods on one node, other than those of DaemonSets and static pods.
 	End Kind = "End"
 	// Nodes is one toleration or selector of the pod, or the end of a cordon: what lets the pod run on
 	// the most nodes.
@@ -45,10 +44,9 @@ type Remedy struct {
 	// Unit is what From, To and Next count if a policy says so, such as GiB.
 	Unit string `json:"unit,omitempty"`
 
-	// End are the pods that end, and Pool is the pool in which they hold allocations, or "".
+	// End are the pods that end.
 	End        []Holder   `json:"end,omitempty"`
-	Pool       string     `json:"pool,omitempty"`
-	Preemption Preemption `json:"preemption,omitempty"` // for pods of a node
+	Preemption Preemption `json:"preemption,omitempty"`
 
 	// Change is what changes, for Nodes.
 	Change *Change `json:"change,omitempty"`
@@ -59,10 +57,7 @@ type Holder struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	Node      string `json:"node,omitempty"`
 	Priority  int32  `json:"priority"`
-	// Seats is what the pod holds of the pool.
-	Seats int64 `json:"seats,omitempty"`
 	// TerminatingUntil is when the grace period of the pod ends, if it is terminating already; nil
 	// otherwise.
 	TerminatingUntil *metav1.Time `json:"terminatingUntil,omitempty"`

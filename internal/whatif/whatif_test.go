@@ -87,21 +87,6 @@ func TestTexts(t *testing.T) {
 		n.Spec.Unschedulable = true
 		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
 	}
-	licensed := func(seats int) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) {
-			if pod.Annotations == nil {
-				pod.Annotations = map[string]string{}
-			}
-			pod.Annotations["outboard.dev/licenses"] = fmt.Sprintf("cad=%d", seats)
-		}
-	}
-	none := func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{} }
-	holders := &world{nodes: []*corev1.Node{gpuNode("n1"), gpuNode("n2")}}
-	for i, node := range []string{"n1", "n2"} {
-		pod := gpuPod("cad-"+node, node, 0, "8", licensed(1+i))
-		holders.pods = append(holders.pods, pod)
-		holders.allocation("cad", pod, int64(1+i), 3, start)
-	}
 	for name, tc := range map[string]struct {
 		w    *world
 		pod  *corev1.Pod
@@ -152,9 +137,6 @@ func TestTexts(t *testing.T) {
 			&world{nodes: []*corev1.Node{gpuNode("n1")}}, gpuPod("new", "", 0, "60", func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"zone": "b"} }),
 			[]string{"on node n1 if its nodeSelector did not require zone=b"},
 		},
-		"seats": {holders, gpuPod("new", "", 0, "8", none, licensed(2)), []string{
-			"if pod team/cad-n2 (2 of licenses/cad) ended",
-		}},
 	} {
 		if got := find(t, tc.w, tc.pod); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: it would fit\n\t%s\nwant\n\t%s", name, strings.Join(got, "\n\t"), strings.Join(tc.want, "\n\t"))
