@@ -1,11 +1,8 @@
 package utilization
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	resources "k8s.io/component-helpers/resource"
 )
 
 // kind is a resource that the policy evaluates.
@@ -24,60 +21,13 @@ type amounts [kinds]float64
 
 // request returns what the pod will use when it runs: the prediction of Trimaran's
 // TargetLoadPacking, also for memory, with sidecars, and with pod-level resources. Other init
-// containers end before. While the pod is resized, the higher one of what it requests and what it
-// has counts; if the resize is infeasible, what it has counts.
+// containers end before.
 func (p *utilization) request(pod *corev1.Pod) amounts {
 	var sum amounts
-	resized := withResourcesOfStatus(pod)
 	for k := range sum {
-		if resized == nil || !resources.IsPodResizeInfeasible(pod) {
-			sum[k] = p.predictKind(pod, kind(k))
-		}
-		if resized != nil {
-			sum[k] = max(sum[k], p.predictKind(resized, kind(k)))
-		}
-		sum[k] += amount(pod.Spec.Overhead, kind(k))
+		sum[k] = p.predictKind(pod, kind(k)) + amount(pod.Spec.Overhead, kind(k))
 	}
 	return sum
-}
-
-// withResourcesOfStatus returns the pod as if it requested what its status reports, or nil if it is
-// not being resized.
-func withResourcesOfStatus(pod *corev1.Pod) *corev1.Pod {
-	s := &pod.Status
-	if pod.Spec.NodeName == "" || len(s.ContainerStatuses)+len(s.InitContainerStatuses) == 0 && s.Resources == nil {
-		return nil
-	}
-	resized := *pod // shallow: fields are replaced, not changed
-	if requested := pod.Spec.Resources; requested != nil && s.Resources != nil {
-		resized.Spec.Resources = &corev1.ResourceRequirements{Requests: only(requested.Requests, s.Resources.Requests), Limits: only(requested.Limits, s.Resources.Limits)}
-	}
-	resized.Spec.Containers = withResources(pod.Spec.Containers, s.ContainerStatuses)
-	resized.Spec.InitContainers = withResources(pod.Spec.InitContainers, s.InitContainerStatuses)
-	return &resized
-}
-
-// only returns what the pod has of the resources that it requests at pod level. For others the
-// status reports the sum over the containers, or nothing more.
-func only(requested, has corev1.ResourceList) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for name := range requested {
-		if q, ok := has[name]; ok {
-			list[name] = q
-		}
-	}
-	return list
-}
-
-func withResources(containers []corev1.Container, statuses []corev1.ContainerStatus) []corev1.Container {
-	containers = slices.Clone(containers)
-	for _, s := range statuses {
-		i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
-		if i >= 0 && s.Resources != nil {
-			containers[i].Resources = *s.Resources
-		}
-	}
-	return containers
 }
 
 func (p *utilization) predictKind(pod *corev1.Pod, k kind) float64 {

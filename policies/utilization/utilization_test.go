@@ -176,33 +176,10 @@ func TestPrediction(t *testing.T) {
 		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: requests, Limits: limits}
 		return pod
 	}
-	resized := func(asks, has corev1.Container, reason string) *corev1.Pod {
-		pod := podOf(asks)
-		pod.Spec.NodeName = "x"
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: has.Name, Resources: &has.Resources}}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason}}
-		snapshot.TrimPod(pod)
-		return pod
-	}
-	resizedWhole := func(asks, has corev1.ResourceList) *corev1.Pod {
-		pod := whole(nil, asks)
-		pod.Spec.NodeName = "x"
-		pod.Status.AllocatedResources = has
-		pod.Status.Resources = &corev1.ResourceRequirements{Requests: has, Limits: has}
-		snapshot.TrimPod(pod)
-		return pod
-	}
-	small, large := container(nil, amounts("2", "3Gi")), container(nil, amounts("9", "8Gi"))
 	for what, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want string
 	}{
-		"resized to less":            {resized(small, large, ""), "9 8Gi"},
-		"resized to more":            {resized(large, small, corev1.PodReasonDeferred), "9 8Gi"},
-		"resized to too much":        {resized(large, small, corev1.PodReasonInfeasible), "2 3Gi"},
-		"resized without limits":     {resized(container(amounts("4", "4Gi"), nil), container(amounts("5", "2Gi"), nil), ""), "10 8Gi"},
-		"resized as a whole":         {resizedWhole(amounts("20", "20Gi"), amounts("30", "10Gi")), "30 20Gi"},
-		"one resized as a whole":     {resizedWhole(amounts("20", ""), amounts("30", "95Gi")), "30 93Gi"},
 		"no containers":              {podOf(), "0 0"},
 		"limit":                      {podOf(container(amounts("1", "1Gi"), amounts("9", "8Gi"))), "9 8Gi"},
 		"request":                    {podOf(container(amounts("4", "5Gi"), nil)), "8 10Gi"},
