@@ -106,9 +106,9 @@ restart, or if there are findings of severity ERROR.`,
 	flags := cmd.Flags()
 	flags.StringVar(&against, "against", "", "the configuration file in use, to compare FILE with; - is standard input")
 	flags.BoolVar(&schema, "schema", false, "print the JSON Schema of configuration files, for editors")
-	flags.StringVar(&explain, "explain", "", "print what a code of findings means, and check nothing; "+allCodes+" prints all codes")
+	flags.StringVar(&explain, "explain", "", "print what a code of findings means, and check nothing")
 	complete(cmd, "explain", func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return startingWith(typed, append(codes(), allCodes)), cobra.ShellCompDirectiveNoFileComp
+		return startingWith(typed, codes()), cobra.ShellCompDirectiveNoFileComp
 	})
 	return cmd
 }

@@ -17,9 +17,6 @@ var (
 	link        = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
 )
 
-// allCodes stands for all codes in place of one.
-const allCodes = "list"
-
 // codes returns the codes of all findings.
 func codes() (all []string) {
 	for _, m := range codeHeading.FindAllStringSubmatch(doctor.Codes, -1) {
@@ -28,8 +25,7 @@ func codes() (all []string) {
 	return all
 }
 
-// explainCode returns the section of [doctor.Codes] about the code of a finding, as plain text, or
-// the codes of all findings.
+// explainCode returns the section of [doctor.Codes] about the code of a finding, as plain text.
 func explainCode(code string) (string, error) {
 	var near []string
 	for _, m := range codeHeading.FindAllStringSubmatchIndex(doctor.Codes, -1) {
@@ -41,17 +37,14 @@ func explainCode(code string) (string, error) {
 			near = append(near, name)
 		}
 	}
-	if code == allCodes {
-		return listOfCodes(), nil
-	}
 	if nearest := fields.Nearest(code, codes()); nearest != "" && !slices.Contains(near, nearest) {
 		near = append(near, nearest)
 	}
 	question := ""
 	if len(near) > 0 {
-		question = "did you mean " + strings.Join(near, " or ") + "? "
+		question = ": did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return "", fmt.Errorf("--explain=%q: no finding has this code: %s--explain %s prints all codes", code, question, allCodes)
+	return "", fmt.Errorf("--explain=%q: no finding has this code%s", code, question)
 }
 
 // sectionAt returns the section of [doctor.Codes] whose heading ends at an index, as plain text.
@@ -61,20 +54,6 @@ func sectionAt(end int) string {
 		section = section[:next[0]]
 	}
 	return link.ReplaceAllStringFunc(strings.TrimSpace(section), withoutLink)
-}
-
-// listOfCodes returns a line for each code, with the first sentence of its section.
-func listOfCodes() string {
-	var b strings.Builder
-	for _, m := range codeHeading.FindAllStringSubmatchIndex(doctor.Codes, -1) {
-		paragraph, _, _ := strings.Cut(sectionAt(m[1]), "\n\n")
-		sentence, _, more := strings.Cut(strings.Join(strings.Fields(paragraph), " "), ". ")
-		if more {
-			sentence += "."
-		}
-		fmt.Fprintf(&b, "%-25s %s\n", doctor.Codes[m[2]:m[3]], sentence)
-	}
-	return b.String()
 }
 
 // withoutLink returns a link as plain text: with the address if it is on the web, with the path in

@@ -98,8 +98,6 @@ func (c *checker) plugin() (found bool) {
 type usedProfile struct {
 	*config.Profile // nil: unknown
 
-	index     int    // of the profile in the configuration
-	file      string // that has the configuration; "": it is in the arguments
 	args      strictyaml.Value
 	path      string // of the arguments
 	scheduler string // the path of kube-scheduler's profile
@@ -122,7 +120,7 @@ func (c *checker) pluginArguments(u *usedProfile) {
 	a, conf, err := config.ParseArguments(c.File, text, types)
 	c.argumentErrors(u.path, err, "")
 	if err == nil && conf == nil {
-		conf, u.file = c.argumentFile(u.path, a.ConfigFile, types)
+		conf = c.argumentFile(u.path, a.ConfigFile, types)
 	}
 	if err == nil && conf != nil {
 		p, wrong := a.Choose(conf)
@@ -138,10 +136,8 @@ func (c *checker) pluginArguments(u *usedProfile) {
 		}
 		c.omit("what the policies of Outboard's plugin need in "+u.scheduler+".plugins", why)
 	} else {
-		u.index = slices.IndexFunc(conf.Profiles, func(p config.Profile) bool { return p.Path == u.Path })
 		c.bindsFirst(u)
 		c.countedByFit(u)
-		c.withoutEffect(u, &a)
 	}
 }
 
@@ -193,51 +189,24 @@ func (c *checker) countedByFit(u *usedProfile) {
 	}
 }
 
-// withoutEffect reports fields of the profile that have no effect in the plugin, which
-// kube-scheduler runs for the pods of its own profile.
-func (c *checker) withoutEffect(u *usedProfile, a *config.PluginArguments) {
-	about := func(field, message, why, fix string) {
-		field = fmt.Sprintf("profiles[%d].%s", u.index, field)
-		if u.file != "" {
-			c.elsewhere(Warning, "NoEffectInPlugin", u.file, field, message, why, fix)
-		} else {
-			c.at(Warning, "NoEffectInPlugin", u.path+"."+field, message, why, fix)
-		}
-	}
-	if n := u.Listed(); n > 0 && n != config.DefaultShortlist {
-		fix := fmt.Sprintf("remove shortlist, and set candidates: %d in the arguments of the plugin, with Outboard first in plugins.postFilter.enabled", min(n, 99))
-		if a.Candidates > 0 {
-			fix = "remove shortlist: candidates does the same"
-		}
-		about("shortlist", fmt.Sprintf("shortlist is %d, and has no effect in the plugin", n),
-			"kube-scheduler adds up the scores of all plugins on all nodes that it evaluates, so that another node than the best of the policies may win", fix)
-	}
-	own := ownScheduler
-	_ = c.doc.root.At(u.scheduler + ".schedulerName").Decode(&own) // an error has been reported
-	if len(u.SchedulerNames) > 0 && !slices.Contains(u.SchedulerNames, own) {
-		about("schedulerNames", fmt.Sprintf("schedulerNames are %s, without %s, and have no effect in the plugin", strings.Join(u.SchedulerNames, ", "), own),
-			"kube-scheduler runs the plugin for the pods of "+own+", and for those of other schedulers only if their profiles have it, too", "remove schedulerNames, or add "+own)
-	}
-}
-
 // argumentFile returns the configuration in the file that arguments of Outboard's plugin name, or
-// the one that the user names instead, and its name. It reports errors of the file. nil: it cannot
-// be read here, or has errors.
-func (c *checker) argumentFile(path, file string, types config.Types) (conf *config.Config, name string) {
+// the one that the user names instead. It reports errors of the file. nil: it cannot be read here,
+// or has errors.
+func (c *checker) argumentFile(path, file string, types config.Types) *config.Config {
 	if m := missing(file, c.ReadFile); m != nil {
 		c.refuse("FileNotFound", path+".configFile", file+" does not exist: "+m.Error(), "", "add the key, or name a file that the container has")
-		return nil, ""
+		return nil
 	}
 	if c.Config != nil && !c.configDeployed {
-		return c.Config, c.ConfigFile
+		return c.Config
 	}
 	data := c.readOrOmit(file, c.ReadFile)
 	if data == nil {
-		return nil, ""
+		return nil
 	}
 	conf, err := config.Parse(file, data, types)
 	c.argumentErrors(path, err, "configFile")
-	return conf, file
+	return conf
 }
 
 // argumentErrors reports errors of the configuration in the arguments at path, or in the file that
