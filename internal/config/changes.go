@@ -29,14 +29,10 @@ type Comparison struct {
 	Restart bool `json:"-"`
 }
 
-// Observed is what a running process knows about its cluster and its callers. The zero value is
-// that nothing is known.
+// Observed is what a running process knows. The zero value is that nothing is known.
 type Observed struct {
 	// View has the pods and their allocations; nil if they are not known.
 	View *snapshot.View
-	// SchedulerNames returns the schedulers that called the profile with the path; nil if they are
-	// not known.
-	SchedulerNames func(path string) []string
 	// Plugin says that the process is kube-scheduler, with the plugin: no extender calls the
 	// profiles.
 	Plugin bool
@@ -47,7 +43,7 @@ func Compare(old, new *Config, seen Observed) Comparison {
 	// (The contents of certificate files are not configuration; the server reloads them itself.)
 	c := Comparison{Changes: strictyaml.Diff("", old.encoded(), new.encoded())}
 	if !seen.Plugin {
-		c.Risks = callRisks(old, new, seen)
+		c.Risks = callRisks(old, new)
 	}
 	c.Risks = slices.Concat(c.Risks, countingRisks(old, new, seen.View), allocationRisks(old, new, seen.View))
 	var waiting []string
@@ -91,7 +87,7 @@ func paths(c *Config) (paths []string) {
 }
 
 // callRisks returns the risks until kube-scheduler has the extenders of the new configuration.
-func callRisks(old, new *Config, seen Observed) (risks []string) {
+func callRisks(old, new *Config) (risks []string) {
 	add := func(p *Profile, format string, args ...any) {
 		risks = append(risks, fmt.Sprintf("profile %s: "+format, append([]any{p.Path}, args...)...)+" until kube-scheduler is restarted with what outboard setup scheduler prints")
 	}
@@ -113,7 +109,7 @@ func callRisks(old, new *Config, seen Observed) (risks []string) {
 		} else if slices.ContainsFunc(p.Routes(), func(r Route) bool { return slices.Contains(before, r.Path) }) {
 			continue // a verb of another profile
 		}
-		if risk := excludedRisk(former, p, seen); risk != "" && former.Path != "" {
+		if risk := excludedRisk(former, p); risk != "" && former.Path != "" {
 			risks = append(risks, risk)
 		}
 		switch {
@@ -155,18 +151,12 @@ func (p *Profile) managed() map[string]bool {
 
 // excludedRisk is the risk for the pods that bind accepted before, and does not any more; "" if
 // there are none.
-func excludedRisk(old, new *Profile, seen Observed) string {
+func excludedRisk(old, new *Profile) string {
 	excluded := func(name string) bool { return !slices.Contains(new.SchedulerNames, name) }
 	if len(new.SchedulerNames) == 0 || len(old.SchedulerNames) > 0 && !slices.ContainsFunc(old.SchedulerNames, excluded) {
 		return ""
 	}
-	risk := fmt.Sprintf("profile %s: bind fails for pods whose scheduler is not %s, and these pods stay pending", new.Path, strings.Join(new.SchedulerNames, " or "))
-	if seen.SchedulerNames != nil {
-		if called := slices.DeleteFunc(seen.SchedulerNames(new.Path), func(name string) bool { return !excluded(name) }); len(called) > 0 {
-			risk += ". These have called: " + strings.Join(called, ", ")
-		}
-	}
-	return risk
+	return fmt.Sprintf("profile %s: bind fails for pods whose scheduler is not %s, and these pods stay pending", new.Path, strings.Join(new.SchedulerNames, " or "))
 }
 
 // allocationRisks returns the risk of allocations for which no policy of the new configuration is

@@ -157,7 +157,7 @@ func (s *Service) reloadLocked(data []byte) {
 func (s *Service) compare(c *config.Config) config.Comparison {
 	used := *s.Current().Config
 	used.Process = s.options.Config.Process
-	seen := config.Observed{SchedulerNames: s.Log.SchedulerNames, Plugin: s.options.Types.Unserved}
+	seen := config.Observed{Plugin: s.options.Types.Unserved}
 	if s.Cluster != nil {
 		seen.View = s.Cluster.View()
 	}
