@@ -115,7 +115,6 @@ func (s *serving) serverOptions(c *config.Config) server.Options {
 	options := server.Options{
 		Address:       c.Serving.Address,
 		Handler:       s,
-		MaxBodyBytes:  int64(c.Serving.MaxBodyBytes),
 		ShutdownDelay: c.Serving.ShutdownDelay,
 		Logger:        s.options.Logger,
 		Registerer:    s.options.Registry,

@@ -3,10 +3,6 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +12,6 @@ import (
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
@@ -94,9 +89,6 @@ type Serving struct {
 	Insecure bool `json:"insecure"`
 	// TLS enables TLS; without it (the default), plain HTTP needs insecure and a loopback address.
 	TLS *TLS `json:"tls"`
-	// MaxBodyBytes is the maximum length of a request. Larger ones than 96Ki share 256Mi, or
-	// MaxBodyBytes if it is more. Default 128Mi.
-	MaxBodyBytes Bytes `json:"maxBodyBytes" limits:"1Ki..1Gi"`
 	// ShutdownDelay is how long Outboard still serves after it is stopped and is not ready. Calls
 	// then have 20s to end. Default 10s, and 0s on a loopback address.
 	ShutdownDelay time.Duration `json:"shutdownDelay" limits:"0s..10m"`
@@ -362,50 +354,10 @@ func (p *Profile) NeedsFilter() bool {
 // SetDefaults fills in the defaults that do not depend on other fields.
 func (p *Policy) SetDefaults() { *p = Policy{Weight: 1, FailurePolicy: policy.Fail} }
 
-// Bytes is a number of bytes. In a file it is a whole number, or a number with a unit (k, M, G, T,
-// Ki, Mi, Gi, Ti).
-type Bytes int64
-
-var bytesText = regexp.MustCompile(`^[0-9]{1,15}(?:k|M|G|T|Ki|Mi|Gi|Ti)?$`)
-
-// UnmarshalJSON reads a number or a string with a unit.
-func (b *Bytes) UnmarshalJSON(data []byte) error {
-	text := string(data)
-	if data[0] == '"' {
-		if err := json.Unmarshal(data, &text); err != nil {
-			return err
-		}
-	}
-	q, err := fields.ParseQuantity(text)
-	if !bytesText.MatchString(text) || err != nil {
-		return errors.New("must be a number of bytes such as 1048576, 256Mi or 1Gi")
-	}
-	*b = Bytes(q.Value())
-	return nil
-}
-
-// AmendSchema implements strictyaml.SchemaAmender.
-func (b *Bytes) AmendSchema(s *strictyaml.Schema) {
-	s.Type, s.Pattern, s.Minimum = strictyaml.SchemaTypes{"string", "integer"}, bytesText.String(), new(0.0)
-}
-
-// MarshalJSON writes the number with the largest unit for which it is whole.
-func (b Bytes) MarshalJSON() ([]byte, error) { return json.Marshal(b.String()) }
-
-// String returns the number with the largest unit for which it is whole.
-func (b Bytes) String() string {
-	units := []string{"", "Ki", "Mi", "Gi", "Ti"}
-	for len(units) > 1 && b != 0 && b%1024 == 0 {
-		b, units = b/1024, units[1:]
-	}
-	return fmt.Sprintf("%d%s", int64(b), units[0])
-}
-
 // Default returns a configuration with all defaults and no profile.
 func Default() *Config {
 	return &Config{Process: Process{
 		Serving: Serving{
-			MaxBodyBytes:  128 << 20,
 			ShutdownDelay: 10 * time.Second,
 		},
 		Admin:            Admin{Address: "127.0.0.1:8081", Expose: ExposeNone},

@@ -250,7 +250,7 @@ func TestNeedsRestart(t *testing.T) {
 		{"tls off", "tls: {certFile: a, keyFile: b, clientCAFile: c}", "insecure: true", "serving.address serving.insecure serving.tls"},
 		{"a file", "certFile: a", "certFile: z", "serving.tls.certFile"},
 		{"a client", "clientCAFile: c", "clientCAFile: c, allowedClients: [system:kube-scheduler, me]", "serving.tls.allowedClients"},
-		{"sizes and times", "serving: {", "serving: {maxBodyBytes: 1Mi, shutdownDelay: 1s, ", "serving.maxBodyBytes serving.shutdownDelay"},
+		{"times", "serving: {", "serving: {shutdownDelay: 1s, ", "serving.shutdownDelay"},
 		{"no API server", "serving:", "clientConnection: {enabled: false}\nserving:", "clientConnection.enabled"},
 		{"cluster", "serving:", "clientConnection: {context: x, qps: 5}\nserving:", "clientConnection.context clientConnection.qps"},
 		{"requeue", "serving:", "requeue: {perSecond: 5}\nserving:", "requeue.perSecond"},

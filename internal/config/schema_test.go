@@ -128,7 +128,6 @@ var inexpressible = []inexpressibleRule{
 	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least interval)|: (serving|admin).address is |not a loopback address|: serves `)},
 	{"values are compared with each other", regexp.MustCompile(`^Duplicate (value|field)|stands for all namespaces|which is in the managedResources of`)},
 	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (at most 292 years|between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|at least [0-9a-z]+ for this source|0 or more)|^Too long: `)},
-	{"1e9 is a whole number to others", regexp.MustCompile(`^Invalid value: 1e9:`)},
 	{"a string has a form of its own", regexp.MustCompile(`^Invalid value: ".*: (name part|prefix part|a valid label|a lowercase RFC 1123|must |[0-9]+:[0-9]+: |is (joined|wrapped))`)},
 	{"the error is about the whole configuration", regexp.MustCompile(`^(1:1: syntax error|about the whole)`)},
 	{"the file is not one document of YAML", regexp.MustCompile(`^must be one document`)},

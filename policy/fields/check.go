@@ -21,7 +21,6 @@ import (
 //	Size int32 `json:"size" limits:"1.."`       // at least 1
 //	Rate float64 `json:"rate" limits:">0..10"`  // more than 0, and at most 10
 //	Wait time.Duration `json:"wait" limits:"1s..24h"` // also a metav1.Duration
-//	Body Bytes `json:"body" limits:"1Ki..1Gi"`  // quantities, of a type of whole numbers
 //	Unit Unit `json:"unit" values:"GiB,MiB"`    // one of these strings
 //	Verb Verb `json:"verb" values:",Filter"`    // one of these strings, or ""
 //
@@ -186,7 +185,7 @@ func (g *Group) check(at *field.Path, v reflect.Value) field.ErrorList {
 	return nil
 }
 
-// Limits are the limits of a number, a duration in nanoseconds, or a number of bytes.
+// Limits are the limits of a number, or of a duration in nanoseconds.
 type Limits struct {
 	Low       float64
 	Exclusive bool     // Low itself is not allowed
@@ -217,16 +216,13 @@ func LimitsOf(f reflect.StructField) (Limits, bool) {
 	return l, true
 }
 
-// parseLimit reads a number, a duration or a quantity.
+// parseLimit reads a number or a duration.
 func parseLimit(text string) (float64, error) {
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
 		return n, nil
 	}
-	if d, err := time.ParseDuration(text); err == nil {
-		return float64(d), nil
-	}
-	q, err := ParseQuantity(text)
-	return float64(q.Value()), err
+	d, err := time.ParseDuration(text)
+	return float64(d), err
 }
 
 func (l *Limits) allow(v reflect.Value) bool {

@@ -40,7 +40,6 @@ type outer struct {
 	Down   bool             `json:"down" oneOf:"way?"`
 	Wait   time.Duration    `json:"wait" limits:"0s..24h"`
 	Delay  *metav1.Duration `json:"delay" limits:"1s..24h"`
-	Bytes  int64            `json:"bytes" limits:"0..1Ki"`
 	Hidden int              `json:"-" limits:"1..2"`
 }
 
@@ -80,10 +79,9 @@ func TestCheck(t *testing.T) {
 		"another of a group":  {func(o *outer) { o.A, o.B = "", new(int32(0)) }, ""},
 		"one of the optional": {func(o *outer) { o.Up = new(int32(0)) }, ""},
 		"two of the optional": {func(o *outer) { o.Up, o.Down = new(int32(0)), true }, "x.up: Forbidden: cannot be set together with down: set only one of down and up"},
-		"the longest":         {func(o *outer) { o.Wait, o.Delay, o.Bytes = 24*time.Hour, &metav1.Duration{Duration: time.Second}, 1024 }, ""},
+		"the longest":         {func(o *outer) { o.Wait, o.Delay = 24*time.Hour, &metav1.Duration{Duration: time.Second} }, ""},
 		"too long":            {func(o *outer) { o.Wait = 24*time.Hour + 1 }, `x.wait: Invalid value: "24h0m0.000000001s": must be between 0s and 24h`},
 		"too short":           {func(o *outer) { o.Delay = &metav1.Duration{} }, `x.delay: Invalid value: "0s": must be between 1s and 24h`},
-		"too many bytes":      {func(o *outer) { o.Bytes = 1025 }, "x.bytes: Invalid value: 1025: must be between 0 and 1Ki"},
 		"not in files":        {func(o *outer) { o.Hidden = 3 }, ""},
 	} {
 		o := outer{Inner: Inner{"Small"}, Max: 5, Least: 5, Rate: 5, Maybe: "Large", Name: "n", Own: "o", Names: []string{"n"}, A: "a"}

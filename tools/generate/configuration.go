@@ -101,7 +101,6 @@ var fieldHeader = []string{"field", "type", "default", "description"}
 // forms are the forms of types that have a name of their own.
 var forms = [][]string{
 	{"duration", "a number with a unit, such as `500ms`, `30s`, `5m` or `1h30m`"},
-	{"size", "a number of bytes, such as `64Ki`, `128Mi` or `1Gi`"},
 	{"quantity", "a quantity of Kubernetes, such as `500m`, `1.5` or `200Mi`"},
 	{"label selector", "`matchLabels` and `matchExpressions`, as in Kubernetes"},
 	{"source", "the key of either an `annotation` or a `label`"},
@@ -244,8 +243,6 @@ func (s *schema) scalar() string {
 		return "duration"
 	case strings.Contains(s.Pattern, "numkMGTPE"):
 		return "quantity"
-	case strings.Contains(s.Pattern, "Ki|Mi"):
-		return "size"
 	}
 	types := fmt.Sprint(s.Type)
 	for _, name := range []string{"object", "string", "boolean", "integer", "number"} {
@@ -259,7 +256,7 @@ func (s *schema) scalar() string {
 	return "depends on `type`"
 }
 
-// limits returns the limits of a number, a duration or a size, except those that all numbers of its
+// limits returns the limits of a number or a duration, except those that all numbers of its
 // Go type have.
 func (s *schema) limits() string {
 	if s.Pattern != "" {

@@ -102,7 +102,6 @@ admin: {address: 127.0.0.1:9090, pprof: true}
 serving:
   address: 127.0.0.1:12345
   insecure: true
-  maxBodyBytes: 4Mi
   shutdownDelay: 15s
   tls: {certFile: tls/server.crt, keyFile: tls/server.key, clientCAFile: tls/ca.crt, allowedClients: [my-scheduler]}
 ledgers: {reclaimAfter: 10m}
@@ -116,7 +115,7 @@ profiles: [{policies: [{type: GPUMemory}]}]
 	tls["allowedClients"] = []any{"my-scheduler"}
 	want := map[string]any{
 		"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
-		"serving":  map[string]any{"address": "0.0.0.0:8443", "maxBodyBytes": "4Mi", "shutdownDelay": "15s", "tls": tls},
+		"serving":  map[string]any{"address": "0.0.0.0:8443", "shutdownDelay": "15s", "tls": tls},
 		"admin":    map[string]any{"address": "0.0.0.0:8081", "expose": "Metrics"},
 		"ledgers":  map[string]any{"reclaimAfter": "10m"},
 		"requeue":  map[string]any{"perSecond": 1000.0},

@@ -63,12 +63,6 @@ func (t SchemaTypes) Has(name string) bool { return slices.Contains(t, name) }
 // type itself if field is "". It is "" if there is none.
 type Describe func(structure reflect.Type, field string) string
 
-// SchemaAmender is a type with UnmarshalJSON or UnmarshalText that restricts its schema: otherwise
-// a value of the first may be any value, and one of the second any string.
-type SchemaAmender interface {
-	AmendSchema(*Schema)
-}
-
 // SchemaOf returns the schema of the documents that [Value.Decode] decodes into the value to which
 // the pointer into points. The value has the defaults. The tags of fields restrict them: see
 // [fields.Check]. Where a type contains itself, the schema permits any value.
@@ -282,18 +276,13 @@ func (b *schemaBuilder) schema(rv reflect.Value) *Schema {
 		}
 		return b.schema(rv.Elem())
 	}
-	s := &Schema{}
 	switch rv.Addr().Interface().(type) {
 	case json.Unmarshaler:
+		return &Schema{} // any value
 	case encoding.TextUnmarshaler:
-		s.Type = SchemaTypes{"string"}
-	default:
-		return b.plain(rv)
+		return &Schema{Type: SchemaTypes{"string"}}
 	}
-	if amender, ok := rv.Addr().Interface().(SchemaAmender); ok {
-		amender.AmendSchema(s)
-	}
-	return s
+	return b.plain(rv)
 }
 
 // plain returns the schema of a value whose type has no text or JSON form of its own.
