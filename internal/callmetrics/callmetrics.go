@@ -14,7 +14,6 @@ import (
 // concurrent use.
 type Metrics struct {
 	duration       *prometheus.HistogramVec
-	nodes          *prometheus.HistogramVec
 	rejections     *prometheus.CounterVec
 	ignored        *prometheus.CounterVec
 	policyDuration *prometheus.HistogramVec
@@ -28,11 +27,6 @@ func New(r prometheus.Registerer) *Metrics {
 			Help:    "Duration of calls (success, error).",
 			Buckets: prometheus.ExponentialBuckets(0.000025, 2, 18),
 		}, []string{"profile", "verb", "outcome"}),
-		nodes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "outboard_request_nodes",
-			Help:    "Nodes in a call.",
-			Buckets: []float64{1, 10, 50, 100, 250, 500, 1000, 2500, 5000, 10000},
-		}, []string{"profile", "verb"}),
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_rejected_nodes_total",
 			Help: "Nodes rejected.",
@@ -47,7 +41,7 @@ func New(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.000001, 4, 12),
 		}, []string{"profile", "policy", "verb"}),
 	}
-	r.MustRegister(m.duration, m.nodes, m.rejections, m.ignored, m.policyDuration)
+	r.MustRegister(m.duration, m.rejections, m.ignored, m.policyDuration)
 	return m
 }
 
@@ -61,9 +55,6 @@ func (m *Metrics) Observe(profile string, of decision.Verb, duration time.Durati
 	m.duration.WithLabelValues(profile, verb, outcome).Observe(duration.Seconds())
 	if r == nil {
 		return
-	}
-	if of == decision.Filter || of == decision.Prioritize {
-		m.nodes.WithLabelValues(profile, verb).Observe(float64(r.Nodes))
 	}
 	for i := range r.Rejections {
 		m.rejections.WithLabelValues(profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))

@@ -42,8 +42,6 @@ func newMetrics() *metrics {
 
 // read adds the metrics that are computed from the Cluster when they are collected.
 func (m *metrics) read(c *Cluster) {
-	promauto.With(m.registry).NewCounterFunc(prometheus.CounterOpts{Name: "outboard_cluster_views_published_total", Help: "Views published."},
-		func() float64 { return float64(c.View().Generation()) })
 	m.gauge("outboard_cluster_view_generation", "Generation of the current view.",
 		func() float64 { return float64(c.View().Generation()) })
 	m.gauge("outboard_cluster_view_age_seconds", "Time since the current view was published.",

@@ -31,7 +31,6 @@ const (
 type reloads struct {
 	total      *prometheus.CounterVec // by outcome
 	successful prometheus.Gauge
-	succeeded  prometheus.Gauge
 	restart    prometheus.Gauge
 	bypass     prometheus.Gauge
 	info       *prometheus.GaugeVec  // by digest
@@ -47,10 +46,6 @@ func newReloads(registry *prometheus.Registry) *reloads {
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_config_last_reload_successful",
 			Help: "1 if the current configuration file is active, 0 if it cannot be loaded.",
-		}),
-		succeeded: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_config_last_reload_success_timestamp_seconds",
-			Help: "Time when the active configuration was loaded.",
 		}),
 		restart: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_config_restart_required",
@@ -68,7 +63,7 @@ func newReloads(registry *prometheus.Registry) *reloads {
 	for _, outcome := range []string{reloadSuccess, reloadError} {
 		r.total.WithLabelValues(outcome)
 	}
-	registry.MustRegister(r.total, r.successful, r.succeeded, r.restart, r.bypass, r.info)
+	registry.MustRegister(r.total, r.successful, r.restart, r.bypass, r.info)
 	return r
 }
 
@@ -89,7 +84,6 @@ func (r *reloads) loaded(c *config.Config, restart bool) {
 	}
 	r.failure.Store(nil)
 	r.successful.Set(1)
-	r.succeeded.SetToCurrentTime()
 }
 
 // failed records that a configuration could not be loaded or applied.

@@ -1,8 +1,6 @@
 package poll
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -11,11 +9,9 @@ type metrics struct {
 	prometheus.Collector // all of them
 
 	readings *prometheus.CounterVec
-	duration *prometheus.GaugeVec
 	drops    *prometheus.CounterVec
 	values   *prometheus.GaugeVec
 	stale    *prometheus.GaugeVec
-	newest   *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
@@ -32,10 +28,8 @@ func newMetrics() *metrics {
 		drops: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_signal_dropped_values_total", Help: "Values dropped from readings, by reason (not_a_number, duplicate, unknown_node, long_key).",
 		}, []string{"signal", "reason"}),
-		duration: gauge("outboard_signal_last_reading_duration_seconds", "Duration of the last reading of the signal."),
-		values:   gauge("outboard_signal_values", "Current and stale values."),
-		stale:    gauge("outboard_signal_stale_values", "Stale values."),
-		newest:   gauge("outboard_signal_newest_value_timestamp_seconds", "Time of the newest value of the signal."),
+		values: gauge("outboard_signal_values", "Current and stale values."),
+		stale:  gauge("outboard_signal_stale_values", "Stale values."),
 	}
 }
 
@@ -50,13 +44,12 @@ func (m *metrics) begin(signal string) {
 	m.stale.WithLabelValues(signal)
 }
 
-func (m *metrics) reading(signal string, err error, took time.Duration) {
+func (m *metrics) reading(signal string, err error) {
 	outcome := "success"
 	if err != nil {
 		outcome = "error"
 	}
 	m.readings.WithLabelValues(signal, outcome).Inc()
-	m.duration.WithLabelValues(signal).Set(took.Seconds())
 }
 
 func (m *metrics) dropped(signal, why string, n int) {
@@ -66,16 +59,13 @@ func (m *metrics) dropped(signal, why string, n int) {
 func (m *metrics) stand(s Status) {
 	m.values.WithLabelValues(s.Name).Set(float64(s.Values))
 	m.stale.WithLabelValues(s.Name).Set(float64(s.Stale))
-	if !s.Newest.IsZero() {
-		m.newest.WithLabelValues(s.Name).Set(float64(s.Newest.UnixMilli()) / 1000)
-	}
 }
 
 func (m *metrics) forget(signal string) {
 	label := prometheus.Labels{"signal": signal}
 	m.readings.DeletePartialMatch(label)
 	m.drops.DeletePartialMatch(label)
-	for _, g := range []*prometheus.GaugeVec{m.duration, m.values, m.stale, m.newest} {
+	for _, g := range []*prometheus.GaugeVec{m.values, m.stale} {
 		g.Delete(label)
 	}
 }

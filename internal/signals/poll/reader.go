@@ -65,7 +65,6 @@ type result struct {
 	samples []signal.Sample
 	err     error
 	began   time.Time
-	took    time.Duration
 }
 
 // run reads and publishes until ctx ends. Each read has its own goroutine, so that values become
@@ -109,7 +108,7 @@ func (r *reader) run(ctx context.Context) <-chan result {
 			}
 			next.Reset(pause)
 			r.publish(expiry)
-			r.metrics.reading(r.Settings.Name, result.err, result.took) // after publishing, so that the metric counts published readings
+			r.metrics.reading(r.Settings.Name, result.err) // after publishing, so that the metric counts published readings
 		case <-expiry.C:
 			r.publish(expiry)
 		case <-look.C:
@@ -124,7 +123,7 @@ func (r *reader) run(ctx context.Context) <-chan result {
 func (r *reader) read(ctx context.Context) (got result) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Settings.Timeout, fmt.Errorf("no response within %s", r.Settings.Timeout))
 	defer cancel()
-	began, started := r.now(), time.Now()
+	began := r.now()
 	defer func() {
 		if p := recover(); p != nil {
 			got = result{err: fmt.Errorf("panic: %v", p)}
@@ -132,7 +131,7 @@ func (r *reader) read(ctx context.Context) (got result) {
 		if got.err != nil && ctx.Err() != nil {
 			got.err = context.Cause(ctx) // more specific than "context deadline exceeded"
 		}
-		got.began, got.took = began, time.Since(started)
+		got.began = began
 	}()
 	samples, err := r.Source.Read(ctx, signal.Limits{Values: signal.MaxValues, Bytes: signal.MaxBytes})
 	if err == nil && len(samples) > signal.MaxValues {

@@ -314,7 +314,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		`outboard_cluster_view_generation`, `outboard_cluster_views_published_total`, `outboard_cluster_view_age_seconds`,
+		`outboard_cluster_view_generation`, `outboard_cluster_view_age_seconds`,
 		`outboard_cluster_last_event_age_seconds{resource="nodes"}`, `outboard_cluster_last_event_age_seconds{resource="pods"}`,
 	} {
 		if got := gather(t, registry, name); got <= 0 || got > 3600 {
