@@ -187,7 +187,6 @@ func (d draw) hardwareHealth() object {
 }
 
 func (d draw) utilization() object {
-	strategy := pick(d, "strategy", "LeastUsed", "TargetLoadPacking")
 	use := func(name string) object {
 		u := object{"signal": name, "unit": pick(d, "unit", "Fraction", "Percent", "Absolute")}
 		if d.chance(50, "max") {
@@ -195,7 +194,7 @@ func (d draw) utilization() object {
 		}
 		return u
 	}
-	c := object{"scoringStrategy": object{"type": strategy}, "cpu": use("cpu"), "metricDelay": pick(d, "metric delay", "1m", "0s")}
+	c := object{"cpu": use("cpu"), "metricDelay": pick(d, "metric delay", "1m", "0s")}
 	if d.chance(50, "memory too") {
 		c["memory"] = use("memory")
 	}
@@ -205,7 +204,6 @@ func (d draw) utilization() object {
 func (d draw) cost() object {
 	prices := slices.DeleteFunc([]object{
 		{"signal": "price"}, {"signal": "prices", "keyLabels": []string{instanceKey, zoneKey}}, {"priceFrom": object{"label": priceKey}}, {"priceFrom": object{"annotation": priceKey}},
-		{"rows": []object{{"instanceType": "large", "capacityType": "Spot", "price": 0.5}, {"instanceType": "large", "price": 2}, {"instanceType": "small", "price": 0.2}}},
 	}, func(object) bool { return !d.chance(50, "source") })
 	if len(prices) == 0 {
 		prices = []object{{"priceFrom": object{"label": priceKey}}}

@@ -30,17 +30,13 @@ const mostCounted = math.MaxInt64 / 2
 type cost struct {
 	config   Config
 	sunkCost bool
-	tables   []map[string][]Row // by source
 	hosts    *snapshot.ObjectFact[host]
 	used     *snapshot.Fact[bool]
 }
 
 func newCost(config Config) *cost {
-	p := &cost{config: config, tables: make([]map[string][]Row, len(config.Prices)), used: snapshot.NewFact(isUsed)}
+	p := &cost{config: config, used: snapshot.NewFact(isUsed)}
 	p.sunkCost = config.ScoringStrategy.SunkCost != nil && *config.ScoringStrategy.SunkCost
-	for i := range config.Prices {
-		p.tables[i] = byInstanceType(config.Prices[i].Rows)
-	}
 	p.hosts = snapshot.NewObjectFact(p.hostOf)
 	return p
 }

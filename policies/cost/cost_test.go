@@ -31,7 +31,6 @@ prices:
 - {signal: list, keyLabels: [node.kubernetes.io/instance-type]}
 - priceFrom: {annotation: example.com/price}
 - priceFrom: {label: example.com/price}
-- rows: [{instanceType: m6i.large, zone: a, capacityType: Spot, price: 0.1}, {instanceType: m6i.large, price: 0.2}]
 `
 
 func TestConformance(t *testing.T) {
@@ -189,15 +188,7 @@ func BenchmarkCost(b *testing.B) {
 	}
 	builder.SetSignal(snapshot.NewSignal("prices", prices))
 	view := builder.View()
-	var table strings.Builder
-	for i := range 300 {
-		fmt.Fprintf(&table, "  - {instanceType: type-%d, capacityType: Spot, price: 0.1}\n  - {instanceType: type-%d, price: 0.2}\n", i, i)
-	}
 	pod := policytest.Pods(`{metadata: {name: new}, spec: {containers: [{name: a, resources: {requests: {cpu: 1, memory: 4Gi}}}]}}`)[0]
-	for name, config := range map[string]string{
-		"signal": "prices: [{signal: prices}]\nscoringStrategy: {sunkCost: true}\nmaxPrice: 5",
-		"rows":   "scoringStrategy: {sunkCost: true}\nmaxPrice: 5\nprices:\n- rows:\n" + table.String(),
-	} {
-		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, policytest.Build(b, cost.Type(), config), pod, view) })
-	}
+	config := "prices: [{signal: prices}]\nscoringStrategy: {sunkCost: true}\nmaxPrice: 5"
+	policytest.Benchmark(b, policytest.Build(b, cost.Type(), config), pod, view)
 }

@@ -76,11 +76,8 @@ func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
 }
 
 func (s *Source) describe() string {
-	switch {
-	case s.PriceFrom != nil:
+	if s.PriceFrom != nil {
 		return s.PriceFrom.String()
-	case s.Signal != "":
-		return "signal " + s.Signal
 	}
-	return "rows"
+	return "signal " + s.Signal
 }

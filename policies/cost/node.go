@@ -41,18 +41,15 @@ func (p *cost) hostOf(n *corev1.Node) host {
 		}
 	}
 	for i := range p.config.Prices {
-		h.offers[i] = p.config.Prices[i].offer(n, h.spot, p.tables[i])
+		h.offers[i] = p.config.Prices[i].offer(n)
 	}
 	return h
 }
 
-func (s *Source) offer(n *corev1.Node, spot bool, table map[string][]Row) offer {
-	switch {
-	case s.PriceFrom != nil:
+func (s *Source) offer(n *corev1.Node) offer {
+	if s.PriceFrom != nil {
 		text, _ := s.PriceFrom.Of(n)
 		return offer{price: parsePrice(text)}
-	case s.Signal == "":
-		return offer{price: find(table[n.Labels[corev1.LabelInstanceTypeStable]], n, spot)}
 	}
 	values := make([]string, len(s.KeyLabels))
 	for i, key := range s.KeyLabels {
@@ -69,30 +66,6 @@ func parsePrice(text string) float64 {
 		return notAPrice
 	}
 	return price
-}
-
-// find returns the price of the first row that matches the node.
-func find(rows []Row, n *corev1.Node, spot bool) float64 {
-	capacity := OnDemand
-	if spot {
-		capacity = Spot
-	}
-	node := Row{Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: &capacity}
-	for i := range rows {
-		if rows[i].covers(&node) {
-			return *rows[i].Price
-		}
-	}
-	return notAPrice
-}
-
-// byInstanceType indexes a table by instance type, and keeps the order of rows.
-func byInstanceType(rows []Row) map[string][]Row {
-	found := map[string][]Row{}
-	for _, r := range rows {
-		found[r.InstanceType] = append(found[r.InstanceType], r)
-	}
-	return found
 }
 
 // isUsed reports whether the node has pods that prevent its removal.

@@ -1,8 +1,6 @@
 package cost
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
@@ -35,16 +33,6 @@ const (
 	NodeCost ScoringStrategyType = "NodeCost"
 )
 
-// CapacityType is how a node was bought.
-type CapacityType string
-
-const (
-	// Spot nodes are cheaper, and may be taken away at any time.
-	Spot CapacityType = "Spot"
-	// OnDemand are all others.
-	OnDemand CapacityType = "OnDemand"
-)
-
 // maxPrice bounds the prices that are believed, as the tags of prices do, so that no product of
 // them overflows.
 const maxPrice = 1e9
@@ -59,7 +47,7 @@ type ScoringStrategy struct {
 	SunkCost *bool `json:"sunkCost"`
 }
 
-// Source is one place with prices: exactly one of Signal, PriceFrom and Rows.
+// Source is one place with prices: either Signal or PriceFrom.
 type Source struct {
 	// Signal is the name of a signal with prices: about nodes, or with KeyLabels
 	// about keys.
@@ -69,21 +57,6 @@ type Source struct {
 	KeyLabels []string `json:"keyLabels" items:"must not be empty" form:"key"`
 	// PriceFrom is where a node declares its price, such as 0.096.
 	PriceFrom *fields.From `json:"priceFrom" oneOf:"source"`
-	// Rows are a price list. The first row that matches a node counts.
-	Rows []Row `json:"rows" oneOf:"source"`
-}
-
-// Row is the price of nodes of one instance type, or of some of them.
-type Row struct {
-	// InstanceType is the value of the label node.kubernetes.io/instance-type.
-	// Required.
-	InstanceType string `json:"instanceType" required:"says which nodes have the price"`
-	// Zone is the value of topology.kubernetes.io/zone; "" is any.
-	Zone string `json:"zone"`
-	// CapacityType says whether the node is a spot node. Default: any.
-	CapacityType *CapacityType `json:"capacityType" values:"Spot,OnDemand"`
-	// Price is the price of such a node: 0 if it costs nothing. Required.
-	Price *float64 `json:"price" required:"says what a node costs: 0 if nothing" limits:"0..1e+09"`
 }
 
 // SpotConfig says which nodes are spot nodes, and which pods may run on them.
@@ -136,34 +109,10 @@ func (c *Config) validate() field.ErrorList {
 }
 
 func (s *Source) validate(at *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	if s.Signal == "" && len(s.KeyLabels) > 0 {
-		errs = append(errs, field.Forbidden(at.Child("keyLabels"), "needs signal"))
+		return field.ErrorList{field.Forbidden(at.Child("keyLabels"), "needs signal")}
 	}
-	return append(errs, validateRows(at.Child("rows"), s.Rows)...)
-}
-
-func validateRows(at *field.Path, rows []Row) field.ErrorList {
-	var errs field.ErrorList
-	first := map[string][]int{} // by instance type
-	for i, r := range rows {
-		row := at.Index(i)
-		for _, j := range first[r.InstanceType] {
-			if rows[j].covers(&r) {
-				errs = append(errs, field.Forbidden(row, fmt.Sprintf("is never reached, because %s matches the same nodes: put the narrower row first", at.Index(j))))
-				break
-			}
-		}
-		first[r.InstanceType] = append(first[r.InstanceType], i)
-	}
-	return errs
-}
-
-// covers says whether the row matches every node that the other one, of the same
-// instance type, matches.
-func (r *Row) covers(other *Row) bool {
-	return (r.Zone == "" || r.Zone == other.Zone) &&
-		(r.CapacityType == nil || other.CapacityType != nil && *r.CapacityType == *other.CapacityType)
+	return nil
 }
 
 func (s *SpotConfig) validate(at *field.Path) field.ErrorList {

@@ -33,7 +33,7 @@ func (c *cycle) explainLoad(r *reading, l load) string {
 		text += fmt.Sprintf(", without what a mean over %s has of it", r.Window.Duration)
 	}
 	text += fmt.Sprintf(" + %s by this pod = %s", percent(l.pod), percent(l.total()))
-	return text + fmt.Sprintf("; scores %.0f", c.policy.config.ScoringStrategy.score(l))
+	return text + fmt.Sprintf("; scores %.0f", l.score())
 }
 
 // missing returns why load is not ok.

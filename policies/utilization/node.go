@@ -14,12 +14,12 @@ type boundPods struct {
 	uses, times []amounts
 }
 
-func (p *utilization) boundPodsOf(n *snapshot.Node) boundPods {
+func boundPodsOf(n *snapshot.Node) boundPods {
 	all := boundPods{snapshot.PodsByBindTimeOf(n), make([]amounts, len(n.Pods)+1), make([]amounts, len(n.Pods)+1)}
 	for i, pod := range all.Pods {
 		all.uses[i+1], all.times[i+1] = all.uses[i], all.times[i]
 		at, known := snapshot.BoundBefore(pod)
-		for k, uses := range p.request(pod) {
+		for k, uses := range request(pod) {
 			all.uses[i+1][k] += uses
 			if known {
 				all.times[i+1][k] += uses * float64(at.Unix())

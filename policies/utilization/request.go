@@ -1,9 +1,6 @@
 package utilization
 
-import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-)
+import corev1 "k8s.io/api/core/v1"
 
 // kind is a resource that the policy evaluates.
 type kind int
@@ -19,28 +16,33 @@ var names = [kinds]corev1.ResourceName{cpu: corev1.ResourceCPU, memory: corev1.R
 // amounts are in cores, and in bytes.
 type amounts [kinds]float64
 
-// request returns what the pod will use when it runs: the prediction of Trimaran's
-// TargetLoadPacking, also for memory, with sidecars, and with pod-level resources. Other init
-// containers end before.
-func (p *utilization) request(pod *corev1.Pod) amounts {
+// The prediction of Trimaran's TargetLoadPacking: a container without a limit uses requestFactor
+// times its request, and unstated without a request either.
+const requestFactor = 1.5
+
+var unstated = amounts{cpu: 1, memory: 200 << 20}
+
+// request returns what the pod will use when it runs, with sidecars and pod-level resources. Other
+// init containers end before.
+func request(pod *corev1.Pod) amounts {
 	var sum amounts
 	for k := range sum {
-		sum[k] = p.predictKind(pod, kind(k)) + amount(pod.Spec.Overhead, kind(k))
+		sum[k] = predictKind(pod, kind(k)) + amount(pod.Spec.Overhead, kind(k))
 	}
 	return sum
 }
 
-func (p *utilization) predictKind(pod *corev1.Pod, k kind) float64 {
+func predictKind(pod *corev1.Pod, k kind) float64 {
 	if pod.Spec.Resources != nil {
-		if uses, known := p.stated(pod.Spec.Resources, k); known {
+		if uses, known := stated(pod.Spec.Resources, k); known {
 			return uses
 		}
 	}
 	var sum float64
 	add := func(c *corev1.Container) {
-		uses, known := p.stated(&c.Resources, k)
+		uses, known := stated(&c.Resources, k)
 		if !known {
-			uses = p.unstated[k]
+			uses = unstated[k]
 		}
 		sum += uses
 	}
@@ -57,23 +59,16 @@ func (p *utilization) predictKind(pod *corev1.Pod, k kind) float64 {
 }
 
 // stated predicts the use from a limit, or else from a request, if there is one.
-func (p *utilization) stated(r *corev1.ResourceRequirements, k kind) (uses float64, known bool) {
+func stated(r *corev1.ResourceRequirements, k kind) (uses float64, known bool) {
 	if limit := amount(r.Limits, k); limit > 0 {
 		return limit, true
 	}
 	request := amount(r.Requests, k)
-	return p.config.Prediction.RequestFactor * request, request > 0
+	return requestFactor * request, request > 0
 }
 
 // amount returns the amount in the list, 0 or more.
 func amount(list corev1.ResourceList, k kind) float64 {
-	q, ok := list[names[k]]
-	if !ok {
-		return 0
-	}
-	return approximately(&q)
-}
-
-func approximately(q *resource.Quantity) float64 {
+	q := list[names[k]]
 	return max(0, q.AsApproximateFloat64())
 }

@@ -20,24 +20,24 @@ import (
 // nothing worse.
 const maxFraction = 1e6
 
+// rounding absorbs what arithmetic adds to a fraction: 0.3+0.1 is not more than 0.4.
+const rounding = 1e-9
+
 // utilization is the policy.
 type utilization struct {
 	config    Config
-	unstated  amounts // what a container uses that says nothing
 	capacity  *snapshot.ObjectFact[amounts]
 	boundPods *snapshot.Fact[boundPods]
 }
 
 func newUtilization(config Config) *utilization {
-	config.ScoringStrategy.TargetUtilization = cmp.Or(config.ScoringStrategy.TargetUtilization, new(int64(40)))
 	p := &utilization{
-		config:   config,
-		unstated: amounts{cpu: approximately(config.Prediction.CPU), memory: approximately(config.Prediction.Memory)},
+		config: config,
 		capacity: snapshot.NewObjectFact(func(n *corev1.Node) amounts {
 			return amounts{cpu: amount(n.Status.Allocatable, cpu), memory: amount(n.Status.Allocatable, memory)}
 		}),
 	}
-	p.boundPods = snapshot.NewFact(p.boundPodsOf)
+	p.boundPods = snapshot.NewFact(boundPodsOf)
 	return p
 }
 
@@ -70,7 +70,7 @@ func (c *Config) uses() [kinds]*Use {
 }
 
 func (p *utilization) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	c := &cycle{policy: p, pod: pod, needs: p.request(pod)}
+	c := &cycle{policy: p, pod: pod, needs: request(pod)}
 	for k, use := range p.config.uses() {
 		if use != nil {
 			c.readings = append(c.readings, reading{kind: kind(k), Use: use, use: view.Signal(use.Signal)})
@@ -112,6 +112,9 @@ type load struct {
 
 // total is what is used when the pod runs, too.
 func (l *load) total() float64 { return l.measured + l.unmeasuredUse + l.pod }
+
+// score is how good the node is for the pod, 0..100. The resource with the lower score counts.
+func (l *load) score() float64 { return 100 * (1 - min(l.total(), 1)) }
 
 // load returns what is known; ok is false unless the signal about the resource is
 // current and the node has some of it.
@@ -206,7 +209,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 		if !ok {
 			return policy.NoOpinion
 		}
-		score = min(score, c.policy.config.ScoringStrategy.score(l))
+		score = min(score, l.score())
 	}
 	return int64(math.Round(score))
 }

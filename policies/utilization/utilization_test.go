@@ -23,8 +23,8 @@ func TestScenarios(t *testing.T) {
 
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
-		"LeastUsed": `{cpu: {signal: cpu, unit: Percent, max: 80}, memory: {signal: memory, unit: Absolute, max: 90}, whenStale: Reject}`,
-		"packing":   `{cpu: {signal: cpu, unit: Percent}, scoringStrategy: {type: TargetLoadPacking}, metricDelay: 0s}`,
+		"filters": `{cpu: {signal: cpu, unit: Percent, max: 80}, memory: {signal: memory, unit: Absolute, max: 90}, whenStale: Reject}`,
+		"scores":  `{cpu: {signal: cpu, unit: Percent}, metricDelay: 0s}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
@@ -112,58 +112,10 @@ func TestScoreOnly(t *testing.T) {
 	}
 }
 
-// TestPublishedTargetLoadPacking: the cases of TestTargetLoadPackingScoring in
-// kubernetes-sigs/scheduler-plugins, pkg/trimaran/targetloadpacking/targetloadpacking_test.go. In
-// the last case, a node without measurements has the score 0 there; here whenStale decides.
-func TestPublishedTargetLoadPacking(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: TargetLoadPacking}, cpu: {signal: cpu, unit: Percent}}`)
-	for _, tc := range []struct {
-		what string
-		pod  *corev1.Pod
-		used float64
-		want int64
-	}{
-		{"new node", podOf(), 0, 40},
-		{"hot node", podOf(), 50, 33},
-		{"excess utilization returns min score", podOf(container(amounts("1000m", ""), amounts("1000m", ""))), 30, 0},
-	} {
-		c, n := prepared(t, p, tc.pod, node("x", "1000m", "1Gi"), fmt.Sprintf("cpu: {x: %v}", tc.used))
-		if got := c.Score(n); got != tc.want {
-			t.Errorf("%s: score %d, want %d", tc.what, got, tc.want)
-		}
-	}
-}
-
-// Pods share results only for the same values of all signals.
-func TestSignatureHasAllSignals(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: use, unit: Percent}, memory: {signal: memory, unit: Percent}}`)
-	pod := podOf(container(amounts("1", "1Gi"), amounts("1", "1Gi")))
-	var b snapshot.Builder
-	b.SetNode(node("n", "4", "8Gi"))
-	signature := func(changed string) string {
-		if changed != "" {
-			b.SetSignal(policytest.Signals(changed + ": {n: 20}")[0])
-		}
-		return policytest.Prepare[policy.Signature](t, p, pod, b.View()).Signature()
-	}
-	signature("use")
-	last := signature("memory")
-	if signature("") != last {
-		t.Error("the signature of the same view differs")
-	}
-	for _, changed := range []string{"use", "memory"} {
-		next := signature(changed)
-		if next == last {
-			t.Errorf("the signature stays when the signal %s changes", changed)
-		}
-		last = next
-	}
-}
-
 // TestPrediction: the predicted use of a pod, from what an idle node of 100 cores and 100 GiB has
 // left.
 func TestPrediction(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: use, unit: Fraction}, memory: {signal: use, unit: Fraction}, prediction: {requestFactor: 2, cpu: "3", memory: 3Gi}}`)
+	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: use, unit: Fraction}, memory: {signal: use, unit: Fraction}}`)
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container(amounts("4", "4Gi"), nil)
 	sidecar.RestartPolicy = &always
@@ -182,17 +134,17 @@ func TestPrediction(t *testing.T) {
 	}{
 		"no containers":              {podOf(), "0 0"},
 		"limit":                      {podOf(container(amounts("1", "1Gi"), amounts("9", "8Gi"))), "9 8Gi"},
-		"request":                    {podOf(container(amounts("4", "5Gi"), nil)), "8 10Gi"},
-		"neither":                    {podOf(container(nil, nil)), "3 3Gi"},
-		"one of each":                {podOf(container(amounts("4", ""), amounts("", "5Gi"))), "8 5Gi"},
-		"each on its own":            {podOf(container(nil, amounts("9", "")), container(nil, nil)), "12 6Gi"},
-		"0 is no limit":              {podOf(container(amounts("4", "4Gi"), amounts("0", "0"))), "8 8Gi"},
-		"less than 0 is nothing":     {podOf(container(amounts("-4", "-4Gi"), amounts("-1", "-1"))), "3 3Gi"},
-		"sidecar and init container": {withInit, "13 13Gi"},
+		"request":                    {podOf(container(amounts("4", "6Gi"), nil)), "6 9Gi"},
+		"neither":                    {podOf(container(nil, nil)), "1 200Mi"},
+		"one of each":                {podOf(container(amounts("4", ""), amounts("", "5Gi"))), "6 5Gi"},
+		"each on its own":            {podOf(container(nil, amounts("9", "")), container(nil, nil)), "10 400Mi"},
+		"0 is no limit":              {podOf(container(amounts("4", "4Gi"), amounts("0", "0"))), "6 6Gi"},
+		"less than 0 is nothing":     {podOf(container(amounts("-4", "-4Gi"), amounts("-1", "-1"))), "1 200Mi"},
+		"sidecar and init container": {withInit, "11 11Gi"},
 		"overhead":                   {withOverhead, "7 7Gi"},
 		"limit of the whole pod":     {whole(amounts("1", "1Gi"), amounts("20", "20Gi")), "20 20Gi"},
-		"request of the whole pod":   {whole(amounts("10", "10Gi"), nil), "20 20Gi"},
-		"nothing of the whole pod":   {whole(nil, nil), "93 93Gi"},
+		"request of the whole pod":   {whole(amounts("10", "10Gi"), nil), "15 15Gi"},
+		"nothing of the whole pod":   {whole(nil, nil), "91 92360Mi"},
 	} {
 		c, n := prepared(t, p, tc.pod, node("x", "100", "100Gi"), "use: {x: 0}")
 		said := c.Explain(nil)

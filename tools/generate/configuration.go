@@ -101,7 +101,6 @@ var fieldHeader = []string{"field", "type", "default", "description"}
 // forms are the forms of types that have a name of their own.
 var forms = [][]string{
 	{"duration", "a number with a unit, such as `500ms`, `30s`, `5m` or `1h30m`"},
-	{"quantity", "a quantity of Kubernetes, such as `500m`, `1.5` or `200Mi`"},
 	{"label selector", "`matchLabels` and `matchExpressions`, as in Kubernetes"},
 	{"source", "the key of either an `annotation` or a `label`"},
 	{"match", "a `key`, and the `values` that match; without `values`, any value matches"},
