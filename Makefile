@@ -38,10 +38,12 @@ build: ## build the command, bin/outboard
 	@kubernetes/build outboard
 
 # Builds only what it needs, and nothing that is in the folder KUBEBUILDER_ASSETS. For example: make demo EXAMPLE=examples/devices
+# With a node of the example that is real and runs its pods, as root: make demo EXAMPLE=examples/gpu-sharing NODE=large
 demo: ## place pods with an unmodified kube-scheduler and Outboard
-	@$(MAKE) --no-print-directory -C kubernetes demo
+	@$(MAKE) --no-print-directory -C kubernetes demo $(if $(NODE),KEEP=1)
+	@$(if $(NODE),$(MAKE) --no-print-directory real-node)
 	@kubernetes/build outboard demo
-	@bin/demo --outboard bin/outboard $(if $(KEEP),--keep) $(if $(EXAMPLE),--example $(EXAMPLE))
+	@$(if $(NODE),test/node/enter) bin/demo --outboard bin/outboard $(if $(KEEP),--keep) $(if $(EXAMPLE),--example $(EXAMPLE)) $(if $(NODE),--node $(NODE))
 
 # For example: make cluster SCHEDULER=scheduler.yaml
 cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with SCHEDULER

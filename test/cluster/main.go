@@ -75,7 +75,7 @@ func run(ctx context.Context, w io.Writer, schedulerFile string, real bool) (err
 			return err
 		}
 		servers = append(servers, n.Processes()...)
-		enter = fmt.Sprintf("nsenter --target %s --net ", os.Getenv("NODE_PID"))
+		enter = node.Enter()
 	}
 	ended := make(chan *controlplane.Process, len(servers))
 	for _, server := range servers {
@@ -88,11 +88,11 @@ func run(ctx context.Context, w io.Writer, schedulerFile string, real bool) (err
 	fmt.Fprintf(w, `
 Everything keeps running until you press Ctrl-C. In another terminal:
 
-  export KUBECONFIG='%s'
-  %s'%s' get namespaces
+%s  export KUBECONFIG='%s'
+  '%s' get namespaces
 
 The logs are in %s.
-`, cp.Kubeconfig(), enter, cp.KubectlPath(), cp.Dir())
+`, enter, cp.Kubeconfig(), cp.KubectlPath(), cp.Dir())
 	select {
 	case <-ctx.Done():
 		return nil

@@ -28,6 +28,8 @@ import (
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/node"
 	"outboard.dev/outboard/test/stage"
 )
 
@@ -43,6 +45,7 @@ func main() {
 	keep := flag.Bool("keep", false, "leave everything running until interrupted")
 	dir := flag.String("example", "", "the folder to run, with outboard.yaml, scheduler.yaml, nodes.yaml and pods.yaml (default: examples/placement, and with --keep examples/gpu-sharing, of which the page shows most)")
 	binary := flag.String("outboard", "", "outboard binary (default: built from this checkout)")
+	real := flag.String("node", "", "the node of the example, without the others, that is real and runs pods, in the namespaces of test/node/enter")
 	flag.Parse()
 	if *dir == "" {
 		*dir = "examples/placement"
@@ -51,7 +54,7 @@ func main() {
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := demo(ctx, os.Stdout, *dir, *binary, *keep)
+	err := demo(ctx, os.Stdout, *dir, *binary, *real, *keep)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -59,7 +62,7 @@ func main() {
 	}
 }
 
-func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err error) {
+func demo(ctx context.Context, w io.Writer, dir, binary, real string, keep bool) (err error) {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	example, err := stage.ReadExample(dir)
@@ -69,7 +72,11 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	progress := newProgress()
 	progress.step("starting etcd and kube-apiserver")
 	// The default of controlplane if the variable is not set.
-	s, err := stage.Set(bounded, stage.Options{Outboard: binary})
+	options := stage.Options{Outboard: binary}
+	if real != "" {
+		options.ControlPlane = node.ControlPlane()
+	}
+	s, err := stage.Set(bounded, options)
 	if err != nil {
 		return err
 	}
@@ -81,6 +88,12 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 			_, err = fmt.Fprintf(w, "The logs of all programs: %s\n", kept)
 		}
 	}()
+	if real != "" {
+		progress.step("starting kubelet, containerd and what makes a cluster")
+		if err := makeReal(bounded, s, example, real); err != nil {
+			return err
+		}
+	}
 	progress.step(fmt.Sprintf("creating %d nodes, starting Outboard and kube-scheduler", len(example.Nodes)))
 	play, err := s.Play(bounded, example)
 	if err != nil {
@@ -101,6 +114,9 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	}
 	progress.done()
 	shown, err := show(w, play, outcomes)
+	if err == nil && real != "" {
+		err = logs(bounded, w, s, outcomes)
+	}
 	if err != nil {
 		return err
 	}
@@ -110,6 +126,41 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	}
 	_, err = fmt.Fprintf(w, "\nThe page shows this, too: make demo KEEP=1 leaves pods that share GPUs running, and prints its address.\n")
 	return err
+}
+
+// makeReal starts the node of the example, which then has no others, and changes the pods into ones that run.
+func makeReal(ctx context.Context, s *stage.Stage, example *stage.Example, name string) error {
+	i := slices.IndexFunc(example.Nodes, func(n *corev1.Node) bool { return n.Name == name })
+	if i < 0 {
+		return fmt.Errorf("the example has no node %s", name)
+	}
+	if _, err := node.Start(ctx, s.ControlPlane, s.Root, example.Nodes[i]); err != nil {
+		return err
+	}
+	example.Nodes = nil
+	for i, pod := range example.Pods {
+		example.Pods[i] = node.Running(pod)
+	}
+	return nil
+}
+
+// logs waits until the pods with a node run, and writes what their containers log.
+func logs(ctx context.Context, w io.Writer, s *stage.Stage, outcomes []outcome) error {
+	for _, o := range outcomes {
+		if o.pod.Spec.NodeName == "" {
+			continue
+		}
+		if _, err := controlplane.WaitForPod(ctx, s.Client, o.pod, func(p *corev1.Pod) (bool, error) { return p.Status.Phase == corev1.PodRunning, nil }); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "\n$ kubectl logs %s\n", o.pod.Name)
+		kubectl := s.Kubectl(ctx, "logs", "--all-containers", "--namespace", o.pod.Namespace, o.pod.Name)
+		kubectl.Stdout, kubectl.Stderr = w, w
+		if err := kubectl.Run(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // place creates the pod, and returns it after the first attempt to schedule it.
@@ -252,7 +303,7 @@ func wait(ctx context.Context, w io.Writer, play *stage.Play, shown *corev1.Pod)
 	fmt.Fprintf(w, `
 Everything keeps running until you press Ctrl-C. In another terminal:
 
-  export KUBECONFIG=%s OUTBOARD_ADMIN=%s
+%s  export KUBECONFIG=%s OUTBOARD_ADMIN=%s
   %s get pods -o wide
   %s explain %s
   curl $OUTBOARD_ADMIN/metrics
@@ -267,7 +318,7 @@ Outboard follows changes of its configuration, and kube-scheduler reads its own 
 The logs of etcd, kube-apiserver, kube-scheduler and Outboard:
 
   %s
-`, play.Kubeconfig(), play.Outboard.Admin, word(play.KubectlPath()), relative(play.Binary()), example, play.Outboard.Admin,
+`, node.Enter(), play.Kubeconfig(), play.Outboard.Admin, word(play.KubectlPath()), relative(play.Binary()), example, play.Outboard.Admin,
 		play.Outboard.ConfigFile, play.Scheduler.ConfigFile(), filepath.Join(play.Dir(), "*.log"))
 	<-ctx.Done()
 }

@@ -75,6 +75,14 @@ func Start(ctx context.Context, cp *controlplane.ControlPlane, root string, obje
 	return n, nil
 }
 
+// Enter returns a command line with which another terminal reaches the cluster; "" outside of the namespaces.
+func Enter() string {
+	if pid := os.Getenv("NODE_PID"); pid != "" {
+		return "  nsenter --target " + pid + " --net # a shell in the network of the node\n"
+	}
+	return ""
+}
+
 // Processes are the programs of the node.
 func (n *Node) Processes() []*controlplane.Process { return n.processes }
 
@@ -155,7 +163,7 @@ func Running(pod *corev1.Pod) *corev1.Pod {
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(0))
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		c.Image, c.Command, c.Args = Busybox, []string{"sh", "-c", `echo $(ls /dev | grep nvidia || echo no GPU) $(env | grep -E "^(NVIDIA|CUDA)")
+		c.Image, c.Command, c.Args = Busybox, []string{"sh", "-c", `echo I see $(ls /dev | grep nvidia || echo no GPU) $(env | grep -E "^(NVIDIA|CUDA)")
 exec sleep 2147483647`}, nil
 	}
 	return pod

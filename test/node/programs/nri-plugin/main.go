@@ -34,7 +34,8 @@ func main() {
 	<-ctx.Done()
 }
 
-// imitation does what kai-gpu-fractioning does with its annotations, and NVIDIA's runtime with the variable NVIDIA_VISIBLE_DEVICES.
+// imitation does what kai-gpu-fractioning and the gpushare device plugin do with annotations, and NVIDIA's runtime with the variable
+// NVIDIA_VISIBLE_DEVICES.
 type imitation struct{}
 
 func (imitation) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
@@ -45,12 +46,17 @@ func (imitation) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 			visible = value
 		}
 	}
+	if index, ok := pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"]; ok && visible == "" {
+		visible = index
+		adjust.AddEnv("NVIDIA_VISIBLE_DEVICES", index)
+	}
 	prefix := "nvidia.com/container." + c.Name + "."
+	var request, limit string
 	if devices, ok := pod.Annotations[prefix+"gpus.devices"]; ok {
 		visible = devices
 		adjust.AddEnv("NVIDIA_VISIBLE_DEVICES", devices)
+		request, limit = pod.Annotations[prefix+"gpu-memory.request"], pod.Annotations[prefix+"gpu-memory.limit"]
 	}
-	request, limit := pod.Annotations[prefix+"gpu-memory.request"], pod.Annotations[prefix+"gpu-memory.limit"]
 	if request == "" {
 		request = limit
 	}
