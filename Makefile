@@ -77,6 +77,19 @@ generate: ## write the reference pages, the manifests and the list of the public
 	$(GO) run ./tools/generate
 	$(GO) -C tools/render run . -o ../../deploy
 
+# It builds for the platforms of the cluster's nodes. For example: make quickstart REGISTRY=registry.example/team PRESET=placement
+PRESET ?= gpu-sharing
+quickstart: ## build and push the image to REGISTRY, and install Outboard in the cluster of kubectl, with pods for it
+	@mkdir -p bin
+	@nodes=$$(kubectl get nodes -o jsonpath='{range .items[*]}linux/{.status.nodeInfo.architecture}{"\n"}{end}') && \
+	platforms=$$(echo "$$nodes" | sort -u | paste -sd,) && \
+	image=$$($(GO) -C tools/image run . -push -name $(or $(REGISTRY),$(error set REGISTRY to a registry that the nodes can pull from))/outboard:dev -platforms $$platforms) && \
+	version=$$(kubectl get --raw /version | sed -n 's/.*"gitVersion": "\([^"]*\)".*/\1/p') && \
+	$(GO) -C tools/render run . -quickstart $(PRESET) -kubernetes $$version \
+		-set "image.repository=$(REGISTRY)/outboard,image.tag=$${image##*/outboard:}" > bin/quickstart.yaml
+	kubectl apply -f bin/quickstart.yaml
+	@echo 'kubectl get pods shows the result; kubectl delete --ignore-not-found -f bin/quickstart.yaml removes all of it'
+
 # For example: make image IMAGE=registry.example/outboard:v1
 IMAGE ?= outboard:dev
 PLATFORMS ?= linux/amd64,linux/arm64
@@ -255,7 +268,8 @@ scheduler-image: ### write the image of kube-scheduler with Outboard as a plugin
 DOWNLOADS ?= https://outboard.dev/releases
 
 release: ## write all files of the release with the tag VERSION to dist (docs/upgrading.md)
-	$(GO) -C tools/image run . -release $(or $(VERSION),$(error set VERSION to the tag of the commit)) -downloads $(DOWNLOADS) -o ../../dist
+	$(GO) -C tools/image run . -release $(or $(VERSION),$(error set VERSION to the tag of the commit)) -downloads $(DOWNLOADS) \
+		$(if $(REGISTRY),-registry $(REGISTRY)) -o ../../dist
 
 screenshots: ### write the screenshots of the page in the documentation
 	$(GO) -C test/browser test -vet=off -run '^TestScreenshots$$' -count 1 . -args -update

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -82,6 +83,13 @@ func (r release) files(binaries []binary) ([]file, error) {
 		return nil, err
 	}
 	files = append(files, image, chart, manifests, manifest)
+	for preset, path := range map[string]string{"gpu-sharing": "quickstart.yaml", "placement": "quickstart-placement.yaml"} {
+		content, err := r.quickstart(preset, reference)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{path: path, content: content})
+	}
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	var sums strings.Builder
 	for _, f := range files {
@@ -146,6 +154,15 @@ func (r release) image(binaries []binary) (_ file, reference string, _ error) {
 	}
 	content, err := tarred(binaries[0].created(), contents)
 	return file{path: "outboard_" + r.version + "_image.tar", content: content}, reference, err
+}
+
+// quickstart is all of an installation in one file, which tools/render makes of the chart.
+func (r release) quickstart(preset, reference string) ([]byte, error) {
+	repository := path.Join(r.registry, "outboard")
+	cmd := exec.Command("go", "run", ".", "-quickstart", preset, "-set", "image.repository="+repository+",image.tag="+reference[len(repository)+1:])
+	cmd.Dir = filepath.Join(r.root, "tools", "render")
+	cmd.Stderr = os.Stderr
+	return cmd.Output()
 }
 
 var (

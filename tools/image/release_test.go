@@ -46,6 +46,11 @@ func TestRelease(t *testing.T) {
 	image += "@" + regexp.MustCompile("sha256:[0-9a-f]{64}").FindString(layout)
 	checkChart(t, first, image)
 	checkManifests(t, first, image)
+	for _, name := range []string{"quickstart.yaml", "quickstart-placement.yaml"} {
+		if text := string(content(t, first, name)); strings.Count(text, `image: "`+image+`"`) != 3 || !strings.Contains(text, "kind: CustomResourceDefinition") {
+			t.Errorf("%s is\n%s", name, text)
+		}
+	}
 }
 
 // releaseIn makes a release of the checkout in a clone at the path, with the image in the registry.
@@ -285,7 +290,9 @@ func checkChart(t *testing.T, dist, image string) {
 	if !strings.Contains(got, `image: "`+image+`"`) || !strings.Contains(helm("show", "chart", path), "image: "+image+"\n") {
 		t.Error("the chart does not have the image of the release")
 	}
-	if want := rendered("../../deploy/chart"); strings.ReplaceAll(got, image, unreleased) != want {
+	job := regexp.MustCompile(`outboard-certificates-[0-9a-f]{8}`) // another image, another name
+	want := job.ReplaceAllString(rendered("../../deploy/chart"), "job")
+	if got = job.ReplaceAllString(got, "job"); strings.ReplaceAll(got, image, unreleased) != want {
 		t.Errorf("the package renders to\n%s\nand the chart to\n%s", got, want)
 	}
 }
