@@ -120,36 +120,6 @@ func TestCandidatesAreTheBestUsableNodes(t *testing.T) {
 	}
 }
 
-// If no node is usable, PreFilter names none, so that the framework says why each node rejects the pod, and may evict pods.
-func TestCandidatesWithoutUsableNodes(t *testing.T) {
-	s, f := rank(t, 2, 1, 2)
-	f.rejects["n0"], f.rejects["n1"] = true, true
-	st := &state{}
-	if got := s.named(st, podNamed("p", web)); got != "" {
-		t.Errorf("named %s", got)
-	}
-	for _, info := range s.infos {
-		s.Filter(t.Context(), st, podNamed("p", web), info)
-	}
-	if _, status := s.PostFilter(t.Context(), st, podNamed("p", web), nil); status.Code() != fwk.Unschedulable {
-		t.Errorf("after all nodes have rejected the pod: %v", status)
-	}
-	if r := s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9}); len(r) != 1 || r[0].Nodes != 2 {
-		t.Errorf("the records are %+v", r)
-	}
-}
-
-// A view may be behind the NodeInfos: a policy decides about a node with the pods of its NodeInfo.
-func TestCandidatesHaveThePodsOfTheNodeInfo(t *testing.T) {
-	s, _ := rank(t, 1, 1, 2)
-	for i := range 3 {
-		s.assume(podNamed(fmt.Sprint("other-", i), web), 1) // as many as PodLimit allows
-	}
-	if got := s.named(&state{}, podNamed("p", web)); got != "n0" {
-		t.Errorf("named %s, want n0", got)
-	}
-}
-
 // kube-scheduler also filters nodes that are not named, such as one to which batching or another plugin nominates the pod.
 func TestFilterOfNodesThatAreNotNamed(t *testing.T) {
 	s, _ := rank(t, 1, 1, 2, 1)
@@ -282,49 +252,6 @@ func TestOrderForCandidates(t *testing.T) {
 	}
 	if _, err := filtersOf(struct{}{}, nil); err == nil {
 		t.Error("there is no error for a framework that lists no plugins")
-	}
-}
-
-// If a plugin rejects all named nodes after all, no other plugin may evict pods, the pod is retried at once and sees all nodes, and Outboard
-// does not take it for one that policies reject.
-func TestCandidatesRejectedByOthers(t *testing.T) {
-	s, f := rank(t, 1, 1, 2)
-	pod, st := podNamed("p", web), &state{}
-	if got := s.named(st, pod); got != "n1" {
-		t.Fatalf("named %q", got)
-	}
-	_, status := s.PostFilter(t.Context(), st, pod, nil)
-	if status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != "other plugins reject the best 1 node(s): the pod is retried at once with all nodes" {
-		t.Errorf("PostFilter returns %v", status)
-	}
-	if got := strings.Join(f.activated, " "); got != "default/p" {
-		t.Errorf("activated %q", got)
-	}
-	if _, tracked := s.service.Requeuer.Status("/", pod.UID); tracked {
-		t.Error("the pod counts as rejected by policies")
-	}
-	if got := s.named(&state{}, podNamed("next", web)); got != "n1" { // which takes p from the backoff queue
-		t.Errorf("another pod: named %q", got)
-	}
-	if got := strings.Join(f.activated, " "); got != "default/p default/p" {
-		t.Errorf("activated %q", got)
-	}
-	pod.ResourceVersion = "2" // kube-scheduler has written a condition
-	for range 2 {
-		st = &state{}
-		if got := s.named(st, pod); got != "" {
-			t.Errorf("the pod again: named %q", got)
-		}
-	}
-	if len(f.activated) != 2 {
-		t.Errorf("activated %q", f.activated)
-	}
-	if status := s.Reserve(t.Context(), st, pod, "n0"); !status.IsSuccess() {
-		t.Fatal(status.AsError())
-	}
-	s.Unreserve(t.Context(), st, pod, "n0")
-	if got := s.named(&state{}, pod); got != "n1" {
-		t.Errorf("after it was placed: named %q", got)
 	}
 }
 

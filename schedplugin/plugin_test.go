@@ -2,8 +2,6 @@ package schedplugin
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"outboard.dev/outboard/internal/decision"
@@ -83,29 +79,6 @@ func TestReservedPodsCount(t *testing.T) {
 	s.eventually("the watch shows the pod on its node", func() bool { return s.service.Cluster.PodByUID("first").Spec.NodeName == "n0" })
 	if pods := s.service.Cluster.View().Node("n0").Pods; len(pods) != 1 {
 		t.Errorf("%d pods are on the node", len(pods))
-	}
-}
-
-// A pod that one profile of kube-scheduler binds counts for the others, and no longer than it exists, even if its own profile makes no
-// further attempt.
-func TestPodsOfAnIdleProfile(t *testing.T) {
-	s := schedule(t, 1, onePerNode, podNamed("first", web))
-	idle := newPlugin(s.process, arguments{}, s.handle)
-	first := podNamed("first", web)
-	st, _ := s.attempt(first)
-	idle.Reserve(t.Context(), st, first, "n0")
-	s.assume(first, 0)
-	idle.PostBind(t.Context(), st, first, "n0")
-	if _, left := s.attempt(podNamed("second", web)); len(left) > 0 {
-		t.Errorf("the pod does not count although no watch shows it: another fits on %v", left)
-	}
-	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("first is gone", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 0 })
-	s.forget(first, 0)
-	if _, left := s.attempt(podNamed("third", web)); len(left) != 1 {
-		t.Errorf("the pod counts although it is gone: another fits on %v", left)
 	}
 }
 
@@ -330,40 +303,6 @@ func TestBindWithoutReserve(t *testing.T) {
 	}
 }
 
-// A Binding whose outcome is unknown has bound the pod, as the patch of the pod says that follows. The pod counts on the node although the
-// watch does not show it there.
-func TestPodOfALostBindingCounts(t *testing.T) {
-	s := schedule(t, 0, allocating, gpuPod("p"))
-	node := s.withGPU("n")
-	if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("the node", func() bool { return s.service.Cluster.View().Len() == 1 })
-	lost := func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("connection lost")
-	}
-	s.client.PrependReactor("create", "pods", lost)
-	s.client.PrependReactor("get", "pods", lost)
-	s.client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		bound := gpuPod("p")
-		bound.Spec.NodeName = "n"
-		return true, bound, json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), bound)
-	})
-	s.checkOrder = func() error { return nil }
-	pod := gpuPod("p")
-	st, _ := s.attempt(pod)
-	if status := s.Reserve(t.Context(), st, pod, "n"); !status.IsSuccess() {
-		t.Fatal(status.AsError())
-	}
-	if status := s.Bind(t.Context(), st, pod, "n"); !status.IsSuccess() {
-		t.Fatal(status.AsError())
-	}
-	s.PostBind(t.Context(), st, pod, "n")
-	if pods := s.service.Cluster.View().Node("n").Pods; len(pods) != 1 {
-		t.Errorf("%d pods are on the node", len(pods))
-	}
-}
-
 // If all nodes have the same total, the framework need not call Score. A profile of kube-scheduler may also not call PreScore.
 func TestEqualScoresAreSkipped(t *testing.T) {
 	s := schedule(t, 3, "profiles: [{policies: [{type: ImageLocality}]}]\n")
@@ -384,16 +323,5 @@ func TestEqualScoresAreSkipped(t *testing.T) {
 	records := s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9})
 	if len(records) != 2 || records[0].Verb != decision.Prioritize || records[0].Ties != 3 {
 		t.Errorf("the records are %+v", records)
-	}
-}
-
-// The framework skips the plugin in Filter if no policy filters: the policies then let all nodes pass that come to PreScore.
-func TestRecordOfFilterWithoutFilters(t *testing.T) {
-	s := schedule(t, 3, "profiles: [{policies: [{type: Rules, config: {scores: [{name: one, expression: '1'}]}}]}]")
-	s.attempt(podNamed("p", nil))
-	for _, r := range s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9}) {
-		if r.Nodes != 3 || r.Fit != 3 || r.Returned != 3 {
-			t.Errorf("%s: %d of %d nodes fit, %d returned, want 3 of 3", r.Verb, r.Fit, r.Nodes, r.Returned)
-		}
 	}
 }
