@@ -1,10 +1,8 @@
 package decision_test
 
 import (
-	"encoding/json"
 	"flag"
 	"os"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -149,76 +147,6 @@ func TestText(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// JSON preserves all fields of a record, and each field has its own name.
-func TestJSON(t *testing.T) {
-	var record decision.Record
-	fill(reflect.ValueOf(&record).Elem())
-	encoded, err := json.Marshal(&record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var decoded decision.Record
-	if err := json.Unmarshal(encoded, &decoded); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(record, decoded); diff != "" {
-		t.Errorf("decoded (-encoded +decoded):\n%s", diff)
-	}
-	checkNames(t, reflect.TypeOf(record))
-}
-
-// fill sets every field to a value that is not its zero value.
-func fill(v reflect.Value) {
-	switch {
-	case v.Type() == reflect.TypeFor[time.Time]():
-		v.Set(reflect.ValueOf(arrived))
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i))
-		}
-	case v.Kind() == reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem())
-	case v.Kind() == reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		for i := range v.Len() {
-			fill(v.Index(i))
-		}
-	case v.Kind() == reflect.String:
-		v.SetString("text with \"quotes\", <tags> & \u00e9")
-	case v.Kind() == reflect.Bool:
-		v.SetBool(true)
-	case v.CanInt():
-		v.SetInt(1<<53 + 1) // more than a float64 holds
-	case v.CanUint():
-		v.SetUint(1<<63 + 1)
-	default:
-		panic("a field of a kind this test does not know: " + v.Type().String())
-	}
-}
-
-// checkNames fails the test unless every field has a camelCase name.
-func checkNames(t *testing.T, typ reflect.Type) {
-	for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
-		typ = typ.Elem()
-	}
-	if typ.Kind() != reflect.Struct || typ == reflect.TypeFor[time.Time]() {
-		return
-	}
-	for i := range typ.NumField() {
-		field := typ.Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.Anonymous {
-			checkNames(t, field.Type) // embedded: its fields are among the others
-			continue
-		}
-		if name == "" || name == "-" || strings.ToLower(name[:1]) != name[:1] {
-			t.Errorf("%s.%s has the JSON name %q", typ, field.Name, name)
-		}
-		checkNames(t, field.Type)
 	}
 }
 

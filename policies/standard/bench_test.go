@@ -45,38 +45,6 @@ func members(c *config.Config) []engine.WeightedPolicy {
 	return all
 }
 
-// The profile of the benchmark has every policy, and each applies to the pod.
-func TestBenchmarkMeasuresEveryPolicy(t *testing.T) {
-	c := loadAll(t)
-	var listed, known []string
-	for _, p := range c.Profiles[0].Policies {
-		listed = append(listed, p.Name)
-	}
-	for _, kind := range standard.Types() {
-		known = append(known, kind.Name)
-	}
-	if slices.Sort(listed); !slices.Equal(slices.Compact(listed), known) {
-		t.Errorf("%s lists %q, and the policies are %q", allPolicies, listed, known)
-	}
-	view := busyView(c, 50)
-	e, err := engine.New(engine.Options{Policies: members(c)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var result engine.Result
-	if err := e.Filter(t.Context(), engine.Request{Pod: busyPod(0), View: view, Nodes: slices.Collect(view.All())}, &result); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range result.Record.Policies {
-		if p.Skipped {
-			t.Errorf("%s does not apply to the pod", p.Name)
-		}
-	}
-	if len(result.Kept) < 10 {
-		t.Errorf("only %d of 50 nodes fit: %+v", len(result.Kept), result.Record.Rejections)
-	}
-}
-
 // BenchmarkProfile is a filter and a prioritize call about a new pod, for all nodes of a cluster
 // with six pods on each: by a profile without policies, and by one with all policies. ns/node is
 // the time of both calls divided by the number of nodes; POLICY-ns/node is the part of each policy.

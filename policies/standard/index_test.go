@@ -20,7 +20,6 @@ import (
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
-	"outboard.dev/outboard/test/openb"
 )
 
 // indexed are the configurations whose pods share results, by signature.
@@ -324,50 +323,4 @@ func (d *clusterDraw) pod(name string) *corev1.Pod {
 	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: rapid.SampledFrom([]string{"app:1", "app:2"}).Draw(d.T, "image"), Resources: corev1.ResourceRequirements{Requests: r, Limits: r}}}
 	snapshot.TrimPod(pod)
 	return pod
-}
-
-// TestIndexEqualsFilterAndScoreOnTheTrace places the pods of the GPU trace one after the other, each on the best node, and compares
-// the best eight nodes for each 16th pod.
-func TestIndexEqualsFilterAndScoreOnTheTrace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("places thousands of pods")
-	}
-	nodes, jobs, err := openb.Read("../../bench/openb", openb.Pods)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, which := range [][]int{{0}, {1}} {
-		t.Run(indexed[which[0]].config, func(t *testing.T) {
-			t.Parallel()
-			c := compare(t, which...)
-			var b snapshot.Builder
-			for _, n := range nodes {
-				n = n.DeepCopy()
-				n.UID = types.UID(n.Name)
-				b.SetNode(n)
-			}
-			placed := 0
-			for i, job := range jobs {
-				pod := job.Pod.DeepCopy()
-				pod.UID, pod.ResourceVersion = types.UID(pod.Name), "1"
-				snapshot.TrimPod(pod)
-				view := b.View()
-				asked := slices.Collect(view.All())
-				got := c.best(t, view, asked, pod, 8, i*7%len(asked))
-				if i%16 == 0 { // or it would take long
-					c.check(t, view, pod, 8, i*7)
-				}
-				if len(got.Kept) == 0 {
-					continue
-				}
-				best := asked[got.Kept[0]]
-				placed++
-				planned, _ := c.index.Planned(view, pod, best, time.Unix(int64(i), 0))
-				planned = planned.DeepCopy()
-				planned.Spec.NodeName = best.Name
-				b.SetPod(planned)
-			}
-			t.Logf("%d of %d pods are placed", placed, len(jobs))
-		})
-	}
 }
