@@ -14,14 +14,10 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/binder"
@@ -426,86 +422,6 @@ func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
 					return err == nil || strings.Contains(err.Error(), want)
 				})
 			})
-		}
-	}
-}
-
-// Without any one binding of the manifests, a ServiceAccount lacks what the program does with it.
-func TestEveryBindingIsNeeded(t *testing.T) {
-	th := theater.Open(t)
-	th.Install()
-	for _, file := range stage.Permissions() {
-		th.Apply(nil, "--server-side", "-f", filepath.Join(th.Root, "deploy", file))
-	}
-	const release = "outboard-system"
-	client := func(account string) kubernetes.Interface {
-		token, err := th.Client.CoreV1().ServiceAccounts(release).CreateToken(th.Ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		admin := th.AdminConfig()
-		return kubernetes.NewForConfigOrDie(&rest.Config{Host: admin.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: admin.CAData}})
-	}
-	outboard, scheduler := client("outboard"), client("outboard-scheduler")
-	list := metav1.ListOptions{}
-	bindings := []struct {
-		namespace, name string // "": a ClusterRoleBinding
-		does            string
-		try             func() error
-	}{
-		{"", "outboard", "Outboard reads nodes", func() error { _, err := outboard.CoreV1().Nodes().List(th.Ctx, list); return err }},
-		{"", "outboard-allocations", "Outboard reads a ledger", func() error {
-			path := "/apis/" + ledger.GroupVersion.String() + "/" + ledger.Resource.Resource
-			return outboard.Discovery().RESTClient().Get().AbsPath(path).Do(th.Ctx).Error()
-		}},
-		{"", "outboard-devices", "Outboard reads devices", func() error { _, err := outboard.ResourceV1().ResourceSlices().List(th.Ctx, list); return err }},
-		{"kube-system", "outboard-unhealthy-gpus", "Outboard reads which GPUs are unhealthy", func() error {
-			_, err := outboard.CoreV1().ConfigMaps("kube-system").List(th.Ctx, list)
-			return err
-		}},
-		{"", "outboard-scheduler", "kube-scheduler reads nodes", func() error { _, err := scheduler.CoreV1().Nodes().List(th.Ctx, list); return err }},
-		{"", "outboard-scheduler-volumes", "kube-scheduler selects the node of a volume", func() error {
-			_, err := scheduler.CoreV1().PersistentVolumeClaims("default").Patch(th.Ctx, "none", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
-			return err
-		}},
-		{"kube-system", "outboard-scheduler-authentication-reader", "kube-scheduler reads who may read its metrics", func() error {
-			_, err := scheduler.CoreV1().ConfigMaps("kube-system").Get(th.Ctx, "extension-apiserver-authentication", metav1.GetOptions{})
-			return err
-		}},
-		{release, "outboard-scheduler-lease", "kube-scheduler reads its Lease", func() error {
-			_, err := scheduler.CoordinationV1().Leases(release).Get(th.Ctx, "outboard-scheduler", metav1.GetOptions{})
-			return err
-		}},
-	}
-	known := map[string]bool{}
-	for i, b := range bindings {
-		known[b.namespace+"/"+b.name] = true
-		th.Eventually(b.does, func() bool { return !apierrors.IsForbidden(b.try()) })
-		rbac := th.Client.RbacV1()
-		remove := rbac.ClusterRoleBindings().Delete
-		if b.namespace != "" {
-			remove = rbac.RoleBindings(b.namespace).Delete
-		}
-		if err := remove(th.Ctx, b.name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		th.Eventually("it no longer does: "+b.does, func() bool { return apierrors.IsForbidden(b.try()) })
-		for _, other := range bindings[i+1:] {
-			if err := other.try(); apierrors.IsForbidden(err) {
-				t.Errorf("without the binding %s also fails: %s: %v", b.name, other.does, err)
-			}
-		}
-	}
-	for _, file := range append(stage.Permissions(), "scheduler.yaml") {
-		data, err := os.ReadFile(filepath.Join(th.Root, "deploy", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
-			var b rbacv1.RoleBinding
-			if yaml.Unmarshal(doc, &b) == nil && strings.HasSuffix(b.Kind, "RoleBinding") && !known[b.Namespace+"/"+b.Name] {
-				t.Errorf("%s has the %s %s, which is not tested", file, b.Kind, b.Name)
-			}
 		}
 	}
 }

@@ -473,47 +473,6 @@ func TestBindWithoutAPIServer(t *testing.T) {
 	_ = third
 }
 
-// Many concurrent Bind calls, some for the same pod; every call returns the true outcome, and the view agrees with the API
-// server.
-func TestBindConcurrently(t *testing.T) {
-	cp, client := sharedServer(t)
-	nodes := []string{"many-1", "many-2", "many-3"}
-	createNodes(t, client, "many", "1", "2", "3")
-	c := synced(t, cluster.Options{Config: cp.AdminConfig()})
-	var pods []*corev1.Pod
-	for i := range 60 {
-		pods = append(pods, createPod(t, client, controlplane.PodSpec{Name: fmt.Sprintf("many-%02d", i)}))
-	}
-	var wg sync.WaitGroup
-	var won atomic.Int32
-	for caller := range 3 { // each binds the pods to another node
-		for i := range 4 {
-			wg.Go(func() {
-				for j := i; j < len(pods); j += 4 {
-					node := nodes[(caller+j)%3]
-					err := c.Bind(t.Context(), bindingOf(pods[j], node))
-					var bindErr *cluster.BindError
-					switch {
-					case err == nil:
-						won.Add(1)
-						on := c.View().Node(node)
-						if !slicesContainsPod(on.Pods, pods[j].UID) {
-							t.Errorf("Bind of pod %s to %s succeeded, but the pod is not there", pods[j].Name, node)
-						}
-					case !errors.As(err, &bindErr) || bindErr.Outcome != "bound_elsewhere":
-						t.Errorf("got error %v", err)
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	if got := won.Load(); int(got) != len(pods) {
-		t.Errorf("%d of %d calls succeeded", got, len(pods))
-	}
-	await(t, "confirmation", func() error { return sameAsServer(t, c, client, "many") })
-}
-
 func slicesContainsPod(pods []*corev1.Pod, uid types.UID) bool {
 	for _, pod := range pods {
 		if pod.UID == uid {

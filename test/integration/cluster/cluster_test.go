@@ -165,44 +165,6 @@ func TestPodIsFoundByVersion(t *testing.T) {
 	}
 }
 
-// The permissions in the package documentation are sufficient.
-func TestDocumentedPermissions(t *testing.T) {
-	cp, client := sharedServer(t)
-	createNodes(t, client, "rbac", "1")
-	user, err := cp.AddUser("rbac-documented")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := documentedRules(t)
-	if len(rules) != 5 {
-		t.Fatalf("found %d rules in the documentation", len(rules))
-	}
-	role, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user.Name}, Rules: rules}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user.Name}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	registry := prometheus.NewRegistry()
-	c := synced(t, cluster.Options{Config: user.Config, Registerer: registry})
-	pod := createPod(t, client, controlplane.PodSpec{Name: "rbac"})
-	if found, err := c.RetryPod(t.Context(), pod.Namespace, pod.Name, pod.UID); !found || err != nil {
-		t.Errorf("%v, %v", found, err)
-	}
-	if err := c.Bind(t.Context(), bindingOf(pod, "rbac-1")); err != nil {
-		t.Error(err)
-	}
-	if err := c.Bind(t.Context(), bindingOf(pod, "rbac-1")); err != nil {
-		t.Errorf("second call: %v", err)
-	}
-	awaitView(t, c, "rbac", "rbac-1[rbac]")
-}
-
 func documentedRules(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
 	doc, err := os.ReadFile("../../../internal/cluster/doc.go")

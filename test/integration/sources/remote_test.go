@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -369,37 +368,5 @@ func TestKubeconfig(t *testing.T) {
 	}
 	if _, err := o.read(time.Minute); err == nil || !strings.Contains(err.Error(), `User "stranger" cannot list`) {
 		t.Errorf("after the kubeconfig has changed: the error is %v", err)
-	}
-}
-
-// TestNothingRuns: between readings there is one idle connection, and none after Close.
-func TestNothingRuns(t *testing.T) {
-	o := start(t)
-	o.grant()
-	before := goleak.IgnoreCurrent()
-	empty := map[string]float64{"nodes/total": 0, "nodes/ready": 0, "nodes/open": 0}
-	o.await("empty", empty)
-	connected := goleak.IgnoreCurrent()
-	for range 2 {
-		o.expect("empty", empty)
-	}
-	o.nothingBut(connected)
-	if err := o.source.Close(); err != nil {
-		t.Fatal(err)
-	}
-	o.nothingBut(before)
-}
-
-// nothingBut waits until only these goroutines run.
-func (o *other) nothingBut(these goleak.Option) {
-	o.t.Helper()
-	for {
-		err := goleak.Find(these)
-		if err == nil {
-			return
-		}
-		if o.ctx.Err() != nil {
-			o.t.Fatal(err)
-		}
 	}
 }
