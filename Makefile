@@ -104,7 +104,7 @@ nightly: ## run what takes hours: everything that is in neither make check, make
 
 # A release also needs make check, make test and make nightly.
 release-check: ### run what only a release needs (other releases of Kubernetes, its own benchmark, reproducible files), and print a table
-	@test/each compat reproduce scheduler-perf bench hostile scan
+	@test/each compat reproduce release-dry-run scheduler-perf bench hostile scan
 
 clean: ### remove all build output
 	rm -rf bin dist
@@ -134,7 +134,7 @@ test-pages: control-plane ### run every command and YAML block of PAGES, all by 
 	$(GO) $(ONCE) ./test/pages $(if $(PAGES),-args -pages $(PAGES))
 
 test-image: ### make images and a release for this machine twice, and compare them
-	$(GO) -C tools/image $(ONCE) ./...
+	$(GO) -C tools/image $(ONCE) -skip '^TestPublish$$' ./...
 
 test-monitoring: prometheus ### test the alerts with Prometheus
 	$(GO) $(ONCE) ./test/monitoring
@@ -264,12 +264,19 @@ scheduler-image: IMAGE = kube-scheduler-outboard:dev
 scheduler-image: ### write the image of kube-scheduler with Outboard as a plugin for PLATFORMS to bin/scheduler-image
 	$(GO) -C tools/image run . -scheduler -name $(IMAGE) -platforms $(PLATFORMS) -o ../../bin/scheduler-image
 
-# For example: make release VERSION=v0.1.0, where that is the tag of the commit.
+# For example: make release publish VERSION=v0.1.0 REGISTRY=registry.example/team, where VERSION is the tag of the commit.
 DOWNLOADS ?= https://outboard.dev/releases
 
-release: ## write all files of the release with the tag VERSION to dist (docs/upgrading.md)
+release: ## write all files of the release with the tag VERSION to dist, with the image in REGISTRY (docs/upgrading.md)
 	$(GO) -C tools/image run . -release $(or $(VERSION),$(error set VERSION to the tag of the commit)) -downloads $(DOWNLOADS) \
-		$(if $(REGISTRY),-registry $(REGISTRY)) -o ../../dist
+		-registry "$(REGISTRY)" -o ../../dist
+
+# For example, with a key instead of the identity of a workflow: make publish … COSIGN='--key cosign.key'
+publish: ## push the image and the chart in dist to REGISTRY, and sign them with cosign
+	@tools/image/publish dist $(or $(REGISTRY),$(error set REGISTRY to that of make release)) $(or $(VERSION),$(error set VERSION)) $(COSIGN)
+
+release-dry-run: ### make a release for this machine, publish it to a registry in the test, signed with a key, and verify it
+	$(GO) -C tools/image $(ONCE) -run '^TestPublish$$' -v .
 
 screenshots: ### write the screenshots of the page in the documentation
 	$(GO) -C test/browser test -vet=off -run '^TestScreenshots$$' -count 1 . -args -update

@@ -23,7 +23,7 @@ func TestWorkflowsRunMakeTargets(t *testing.T) {
 	}
 	makefile := read("Makefile")
 	var targets []string
-	for _, path := range []string{".ci/run", ".ci/changed", ".github/workflows/ci.yaml", ".github/workflows/nightly.yaml"} {
+	for _, path := range []string{".ci/run", ".ci/changed", ".github/workflows/ci.yaml", ".github/workflows/nightly.yaml", ".github/workflows/release.yaml"} {
 		for _, m := range regexp.MustCompile(`\bmake ([a-z-]+)`).FindAllStringSubmatch(read(path), -1) {
 			targets = append(targets, m[1])
 		}
@@ -37,7 +37,7 @@ func TestWorkflowsRunMakeTargets(t *testing.T) {
 			t.Errorf("there is no make target %q", name)
 		}
 	}
-	for _, name := range []string{"check", "test", "test-cluster", "nightly", "release-check", "race", "test-pages", "compat"} {
+	for _, name := range []string{"check", "test", "test-cluster", "nightly", "release-check", "race", "test-pages", "compat", "publish"} {
 		if !slices.Contains(targets, name) {
 			t.Errorf("nothing runs make %s", name)
 		}
