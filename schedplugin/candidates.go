@@ -16,11 +16,15 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// candidates returns the best nodes for the pod, at most as many as the arguments say, on which the
+// mostNamed bounds a shortlist: of 100 nodes or more that PreFilter names, kube-scheduler evaluates
+// a sample.
+const mostNamed = 99
+
+// candidates returns the best nodes for the pod, at most as many as the shortlist says, on which the
 // filters of all plugins let it pass; or nil if kube-scheduler must look at the nodes itself. The
 // framework rejects the pod on every other node.
 func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) *fwk.PreFilterResult {
-	if p.Candidates == 0 {
+	if a.shortlist == 0 {
 		return nil
 	}
 	names, outcome := p.name(ctx, state, a, pod)
@@ -33,19 +37,18 @@ func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attemp
 
 // name returns the names of the candidates, or why there are none.
 func (p *plugin) name(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) (sets.Set[string], callmetrics.Naming) {
+	run, err := p.filters()
 	switch {
 	case !a.Ranks():
 		return nil, callmetrics.NotScored
+	case err != nil: // filters has reported it
+		return nil, callmetrics.Disallowed
 	case state.IsPodGroupSchedulingCycle() || !eligible(pod) || p.extended(pod):
 		return nil, callmetrics.Ineligible
 	}
-	run, err := p.filters()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case err != nil: // filters has reported it
-		return nil, callmetrics.Disallowed
-	case p.failed[pod.UID]:
+	if p.failed[pod.UID] {
 		return nil, callmetrics.Suspended
 	}
 	run.set(state, pod)
@@ -54,8 +57,8 @@ func (p *plugin) name(ctx context.Context, state fwk.CycleState, a *attempt, pod
 		return nil, callmetrics.NoneUsable
 	}
 	mayFit := prefilter(pod)
-	left := 8*p.Candidates + 64 // nodes for which the filters of all plugins run at most
-	choice := engine.Choice{Rows: table.rows, N: p.Candidates, First: p.next % len(table.rows)}
+	left := 8*a.shortlist + 64 // nodes for which the filters of all plugins run at most
+	choice := engine.Choice{Rows: table.rows, N: a.shortlist, First: p.next % len(table.rows)}
 	choice.Usable = func(i int32) (usable, stop bool) {
 		slot := &table.slots[i]
 		if !mayFit(slot.info) {

@@ -43,10 +43,10 @@ func (f *frame) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk
 	return f.plugin.Filter(ctx, state, pod, info)
 }
 
-// withCandidates makes the scheduler one with candidates.
-func (s *scheduler) withCandidates(candidates int, order ordered) *frame {
+// withPlugins makes the scheduler one whose profile has these plugins.
+func (s *scheduler) withPlugins(order ordered) *frame {
 	f := &frame{ordered: order, rejects: map[string]bool{}}
-	f.plugin = newPlugin(s.process, arguments{Candidates: candidates}, f)
+	f.plugin = newPlugin(s.process, arguments{}, f)
 	s.plugin = f.plugin
 	return f
 }
@@ -55,14 +55,14 @@ func (s *scheduler) withCandidates(candidates int, order ordered) *frame {
 var inOrder = ordered{binds: []string{Name, "DefaultBinder"}, preFilters: []string{"NodeAffinity", "NodePorts", Name}, postFilters: []string{Name, "DefaultPreemption"}}
 
 // ranked prefers nodes with the annotation in the order of its value.
-const ranked = `profiles: [{policies: [
+const ranked = `profiles: [{shortlist: %d, policies: [
   {type: PodLimit, config: {max: 3, selector: {matchLabels: {app: web}}}},
   {type: Rules, config: {scores: [{name: rank, expression: 'int(node.metadata.labels["rank"])'}]}}]}]`
 
 // rank starts the plugin with the candidates in a cluster of nodes with these ranks.
 func rank(t *testing.T, candidates int, ranks ...int) (*scheduler, *frame) {
 	t.Helper()
-	s := schedule(t, 0, ranked)
+	s := schedule(t, 0, fmt.Sprintf(ranked, candidates))
 	for i, rank := range ranks {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"rank": fmt.Sprint(rank)}}}
 		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("4")}
@@ -73,7 +73,7 @@ func rank(t *testing.T, candidates int, ranks ...int) (*scheduler, *frame) {
 		s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation})
 	}
 	s.eventually("all nodes", func() bool { return s.service.Cluster.View().Len() == len(ranks) })
-	return s, s.withCandidates(candidates, inOrder)
+	return s, s.withPlugins(inOrder)
 }
 
 // named returns the nodes that PreFilter names for the pod, in order of name; "" if it names none.
@@ -195,8 +195,7 @@ func TestCandidatesAreCounted(t *testing.T) {
 		func(pod *corev1.Pod) { pod.Spec.Containers = make([]corev1.Container, 40000) }, // no policy evaluates it
 		func(*corev1.Pod) { f.rejects["n0"], f.rejects["n1"] = true, true },
 		func(*corev1.Pod) { clear(f.rejects) },
-		func(*corev1.Pod) { s.withCandidates(1, ordered{}) },
-		func(*corev1.Pod) { s.withCandidates(0, inOrder) },
+		func(*corev1.Pod) { s.withPlugins(ordered{}) },
 	} {
 		pod := podNamed(fmt.Sprint("p", i), web)
 		attempt(pod)

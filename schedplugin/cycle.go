@@ -22,11 +22,13 @@ type attempt struct {
 	*engine.Cycle
 	plugin  *plugin
 	profile string
-	engine  *engine.Engine
-	pod     *corev1.Pod // trimmed
-	view    *snapshot.View
-	infos   *infoTable
-	started time.Time
+	// shortlist is how many nodes PreFilter names at most; 0: it names none.
+	shortlist int
+	engine    *engine.Engine
+	pod       *corev1.Pod // trimmed
+	view      *snapshot.View
+	infos     *infoTable
+	started   time.Time
 	// others are the scores of the nodes that are not in infos; nil before PreScore.
 	others   map[string]int64
 	recorded atomic.Bool // whether the verdicts of Filter are recorded
@@ -67,7 +69,7 @@ func cycleOf(state fwk.CycleState) (*cycle, error) {
 }
 
 // PreFilter implements fwk.PreFilterPlugin. It prepares the policies, and names the best nodes if
-// there are candidates in the arguments.
+// the profile has a shortlist.
 func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.finishLatest()
 	p.mu.Lock()

@@ -17,13 +17,12 @@
 //
 // The field serving of a file, and the kubeconfig and qps in its clientConnection, have no
 // effect: the plugin receives no calls, and uses the connection and the rate limits of
-// kube-scheduler. Scores are sent in the framework's range, 0..100, and shortlist has no effect.
-// Profiles of kube-scheduler that use the plugin must all have the same configuration except for
-// profile, candidates and inertPlugins.
+// kube-scheduler. Scores are sent in the framework's range, 0..100. Profiles of kube-scheduler that
+// use the plugin must all have the same configuration except for profile and inertPlugins.
 //
 // # Candidates
 //
-// With candidates in the arguments, PreFilter names the best nodes, so that the framework evaluates
+// With a shortlist, PreFilter names the best nodes, so that the framework evaluates
 // no others. It names only nodes that the filters of all plugins let pass: it calls them itself,
 // after the PreFilter of all others. For that it must know which of them the framework will skip. A
 // plugin of kube-scheduler tells by what it leaves in the state of the attempt (filterStates). If

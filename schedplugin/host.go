@@ -99,7 +99,7 @@ func (h *host) plugin(ctx context.Context, args runtime.Object, handle fwk.Handl
 		}
 		h.first, h.made, h.ended = a, made, ctx.Err
 	} else if a.ConfigFile != h.first.ConfigFile || c != nil && len(config.Compare(h.made.service.Current().Config, c, config.Observed{}).Changes) > 0 {
-		return nil, errors.New(argsName + ": all profiles of kube-scheduler must have the same configuration except for profile, candidates and inertPlugins")
+		return nil, errors.New(argsName + ": all profiles of kube-scheduler must have the same configuration except for profile and inertPlugins")
 	}
 	if _, err := choose(a, h.made.service.Current().Config); err != nil {
 		return nil, err

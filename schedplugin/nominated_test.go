@@ -23,7 +23,7 @@ func TestNominatedPodKeepsItsGPU(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Capacity: size, Allocatable: size}}
 	start := func() *scheduler {
 		s := schedule(t, 0, "profiles: [{policies: [{type: GPUMemory, config: {gpuSelection: Spread}}]}]\n", node, runs, important, other)
-		s.withCandidates(0, inOrder)
+		s.withPlugins(inOrder)
 		s.infos = []*nodeInfo{{node: node, generation: 1}}
 		s.assume(runs, 0)
 		s.assume(important, 0)

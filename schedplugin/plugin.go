@@ -144,5 +144,5 @@ func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 	if !prepared.Applies() && !e.Reserves() {
 		return nil, nil
 	}
-	return &attempt{Cycle: prepared, plugin: p, profile: profile.Path, engine: e, pod: trimmed, view: view, started: started}, nil
+	return &attempt{Cycle: prepared, plugin: p, profile: profile.Path, shortlist: min(profile.Listed(), mostNamed), engine: e, pod: trimmed, view: view, started: started}, nil
 }

@@ -85,18 +85,18 @@ func (p *plugin) fitsNewNode(_ klog.Logger, pod *corev1.Pod, _, newObj any) (fwk
 }
 
 // SignPod implements fwk.SignPlugin: pods with the same signature get the same verdicts and scores
-// on the same nodes. With candidates, no pod has one: kube-scheduler would place all pods with the
+// on the same nodes. With a shortlist, no pod has one: kube-scheduler would place all pods with the
 // same signature on the few nodes that PreFilter has named for one of them.
 func (p *plugin) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if p.Candidates > 0 {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "the candidates of a pod are not those of other pods")
-	}
 	a, err := p.begin(ctx, pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error()) // PreFilter says so
 	}
 	if a == nil {
 		return nil, nil
+	}
+	if _, err := p.filters(); a.shortlist > 0 && err == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "the candidates of a pod are not those of other pods")
 	}
 	signature, ok := a.Signature()
 	if !ok {

@@ -38,7 +38,7 @@ type arm struct {
 	batching bool
 	// plugin runs Outboard's policies inside kube-scheduler.
 	plugin bool
-	// candidates is how many nodes the plugin names at most; 0: none, so that kube-scheduler evaluates its sample.
+	// candidates is the shortlist of the plugin, of which it names the nodes; 0: none, so that kube-scheduler evaluates its sample.
 	candidates int
 	// idealPlugin replaces Outboard's plugin by one that does nothing except name candidates.
 	idealPlugin bool
@@ -170,16 +170,16 @@ func (a arm) profile(s setting, admin string) map[string]any {
 		plugins := map[string]any{"multiPoint": enabled}
 		own := map[string]any{
 			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration", "admin": map[string]any{"address": admin},
-			"profiles": []any{map[string]any{"policies": policies(s)}},
+			"profiles": []any{map[string]any{"policies": policies(s), "shortlist": a.candidates}},
 		}
 		if s.kind == sharing && !a.idealPlugin {
 			plugins["bind"] = enabled // with allocations
 		}
-		if a.candidates > 0 {
+		switch {
+		case a.idealPlugin:
 			own["candidates"] = a.candidates
-			if !a.idealPlugin {
-				plugins["postFilter"] = enabled
-			}
+		case a.candidates > 0:
+			plugins["postFilter"] = enabled
 		}
 		profile["plugins"] = plugins
 		args = append(args, map[string]any{"name": "Outboard", "args": own})

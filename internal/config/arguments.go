@@ -17,10 +17,6 @@ type PluginArguments struct {
 	ConfigFile string `json:"configFile"`
 	// Profile is the path of the profile whose policies run; "": the only one.
 	Profile string `json:"profile"`
-	// Candidates is how many nodes PreFilter names at most, 0..99; 0: it names none, and
-	// kube-scheduler evaluates as many nodes as without the plugin. (With 100 nodes or more,
-	// kube-scheduler evaluates a sample of those that PreFilter names.)
-	Candidates int `json:"candidates" limits:"0..99"`
 	// InertPlugins are the names of plugins that are neither Outboard nor kube-scheduler's own, and
 	// that reject and name no nodes for the pods for which PreFilter names nodes.
 	InertPlugins []string `json:"inertPlugins" items:"must not be empty"`

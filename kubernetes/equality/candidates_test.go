@@ -75,13 +75,18 @@ func TestCandidates(t *testing.T) {
 	counts.check(t, "Shortlisted", "Failed", "Rejected", "Unresolvable", "FitNowhere", "NotBound", "TooLarge", "NamedInVain")
 }
 
-// withCandidates adds candidates to the arguments of the plugin.
+// withCandidates adds a shortlist to the configuration of the plugin.
 func withCandidates(text []byte, n int, wrong bool) []byte {
 	var args object
 	if err := json.Unmarshal(text, &args); err != nil {
 		panic(err) // of a configuration
 	}
-	args["candidates"] = n
+	profile := args["profiles"].([]any)[0].(object)
+	if slices.ContainsFunc(profile["policies"].([]any), func(p any) bool { return p.(object)["weight"] != 0.0 }) {
+		profile["shortlist"] = n // without scores, no node is better than another
+	} else {
+		profile["shortlist"] = 0
+	}
 	if wrong {
 		args["inertPlugins"] = []string{names.NodePorts, names.PodTopologySpread, names.InterPodAffinity}
 	}

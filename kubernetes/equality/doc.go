@@ -15,8 +15,8 @@
 //
 // A plugin reads the API server itself, so that its allocations have times and tokens of their own.
 // It is not compared with LeastWaste, which learns from the pods that a process has seen come: a
-// plugin may decide before it has seen the latest of them. It returns all nodes that fit, whatever
-// the shortlist, and scores from 0 to 100.
+// plugin may decide before it has seen the latest of them. Its filter passes all nodes that fit,
+// whatever the shortlist, and its scores are from 0 to 100.
 //
 // # What the wire changes
 //

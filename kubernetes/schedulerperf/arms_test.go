@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -23,7 +24,7 @@ import (
 type arm struct {
 	name             string
 	extender, plugin bool
-	candidates       int // of the plugin
+	candidates       int // of the plugin: its shortlist
 }
 
 // arms begin with what the others are compared with.
@@ -63,11 +64,12 @@ func (a arm) configure(scheduler map[string]any, address string) {
 			plugins = map[string]any{}
 		}
 		plugins["multiPoint"] = enabled
+		own := maps.Clone(profile)
 		args := map[string]any{
-			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration", "admin": map[string]any{"address": "127.0.0.1:0"}, "profiles": []any{profile},
+			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration", "admin": map[string]any{"address": "127.0.0.1:0"}, "profiles": []any{own},
 		}
 		if a.candidates > 0 {
-			plugins["postFilter"], args["candidates"] = enabled, a.candidates
+			plugins["postFilter"], own["shortlist"] = enabled, a.candidates
 		}
 		others, _ := p["pluginConfig"].([]any)
 		p["plugins"], p["pluginConfig"] = plugins, append(others, map[string]any{"name": "Outboard", "args": args})
