@@ -57,9 +57,6 @@ type Extender struct {
 	Verb decision.Verb
 	// Weight is the weight of its scores, 1 or more if it scores.
 	Weight int64
-	// KeepScores keeps scores as they are, as the scheduler plugin does, instead of converting them
-	// to 0..10.
-	KeepScores bool
 	// Managed are the managedResources of the extender; none: it is called for every pod.
 	Managed []corev1.ResourceName
 }
@@ -235,9 +232,7 @@ func (r *Run) callPrioritize(ctx context.Context, x *Extender, pod *corev1.Pod) 
 	if err := x.Engine.Score(ctx, r.request(pod), &r.result); err != nil {
 		return err
 	}
-	if !x.KeepScores {
-		engine.ScaleScores(r.result.Totals, r.result.Record.MaxTotal, engine.MaxExtenderScore)
-	}
+	engine.ScaleScores(r.result.Totals, r.result.Record.MaxTotal, engine.MaxExtenderScore)
 	for i, total := range r.result.Totals {
 		r.scores[i] += total * x.Weight * (maxNodeScore / levels)
 	}
