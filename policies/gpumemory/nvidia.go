@@ -111,7 +111,7 @@ func memoryOf(pod *corev1.Pod) (all map[string]memory, valid bool) {
 		if !isRequest && !isLimit {
 			continue
 		}
-		q, err := resource.ParseQuantity(value)
+		q, err := fields.ParseQuantity(value)
 		if valid = valid && err == nil && q.Value() >= 1<<20; !valid {
 			return nil, false
 		}

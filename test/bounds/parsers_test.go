@@ -155,7 +155,7 @@ func audits() parser {
 	many := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("8"), "aliyun.com/gpu-count": resource.MustParse("2")}
 	return parser{"audit.Audit", annotation, 128, func(text string) {
 		read := map[string]string{"sizes": text}
-		for _, key := range []string{"scheduler.framework.gpushare.allocation", "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_DEV", "ALIYUN_COM_GPU_MEM_POD", "ALIYUN_COM_GPU_MEM_ASSIGNED"} {
+		for _, key := range []string{"scheduler.framework.gpushare.allocation", "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_DEV", "ALIYUN_COM_GPU_MEM_POD", "ALIYUN_COM_GPU_MEM_ASSIGNED", "nvidia.com/container.c.gpu-memory.request"} {
 			read[key] = text
 		}
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", Annotations: read}, Status: corev1.NodeStatus{Capacity: many, Allocatable: many}}
@@ -203,6 +203,7 @@ func annotations(t *testing.T) []parser {
 		{devices.Type(), `{resource: example.com/d, capacityFrom: {annotation: x}}`, nil, "example.com/d"},
 		{devices.Type(), `{resource: example.com/d, units: Named, unitsFrom: {annotation: x}, groupsFrom: {annotation: x}, resultAnnotation: k}`, []string{"k"}, "example.com/d"},
 		{gpumemory.Type(), `{sizesFrom: {annotation: x}, modelAnnotation: k, multiGPU: true}`, []string{"k", "scheduler.framework.gpushare.allocation", "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED"}, "aliyun.com/gpu-mem"},
+		{gpumemory.Type(), `{nodeAgent: ContainerToolkit}`, []string{"outboard.dev/gpus", "nvidia.com/container.c.gpu-memory.request"}, ""},
 		{hardwarehealth.Type(), `{tolerationAnnotation: k, rules: [{name: kernel, nodeCondition: {type: KernelDeadlock}, reject: true}]}`, []string{"k"}, ""},
 	} {
 		built := policytest.Build(t, p.kind, p.config)

@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outboard.dev/outboard/policy/fields"
 )
 
 // nvidiaResource names the ledgers for pods that NVIDIA's agents give their GPUs. They count in MiB.
@@ -19,7 +20,7 @@ func (a *auditor) nvidiaShares(pod *corev1.Pod) (amount int64, shares map[string
 		if !ok {
 			text = pod.Annotations["nvidia.com/container."+c.Name+".gpu-memory.limit"]
 		}
-		q, err := resource.ParseQuantity(text)
+		q, err := fields.ParseQuantity(text)
 		if err != nil || q.Sign() <= 0 {
 			return 0
 		}
