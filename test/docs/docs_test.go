@@ -107,10 +107,16 @@ func anchors(text string) []string {
 	return found
 }
 
+// badge is the status of a workflow, or its runs, as the root of the repository links to them on GitHub.
+var badge = regexp.MustCompile(`^\.\./\.\./actions/workflows/([a-z-]+\.yaml)(/badge\.svg)?$`)
+
 // brokenLinks returns the links to missing files or headings. It skips links to other sites.
 func brokenLinks(p Page) (broken []string) {
 	for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(p.Text, ""), -1) {
 		file, anchor, hasAnchor := strings.Cut(m[1], "#")
+		if path.Dir(p.Path) == "." {
+			file = badge.ReplaceAllString(file, ".github/workflows/$1")
+		}
 		if strings.Contains(file, "://") {
 			continue
 		}
