@@ -83,10 +83,12 @@ quickstart: ## build and push the image to REGISTRY, and install Outboard in the
 	@mkdir -p bin
 	@nodes=$$(kubectl get nodes -o jsonpath='{range .items[*]}linux/{.status.nodeInfo.architecture}{"\n"}{end}') && \
 	platforms=$$(echo "$$nodes" | sort -u | paste -sd,) && \
-	image=$$($(GO) -C tools/image run . -push -name $(or $(REGISTRY),$(error set REGISTRY to a registry that the nodes can pull from))/outboard:dev -platforms $$platforms) && \
+	image=$(or $(REGISTRY),$(error set REGISTRY to a registry that the nodes can pull from))/outboard && \
+	$(GO) -C tools/image run . -name $$image:dev -platforms $$platforms && \
+	pushed=$$($(GO) -C tools/image tool crane push ../../bin/image $$image:dev) && \
 	version=$$(kubectl get --raw /version | sed -n 's/.*"gitVersion": "\([^"]*\)".*/\1/p') && \
 	$(GO) -C tools/render run . -quickstart $(PRESET) -kubernetes $$version \
-		-set "image.repository=$(REGISTRY)/outboard,image.tag=$${image##*/outboard:}" > bin/quickstart.yaml
+		-set "image.repository=$$image,image.tag=dev@$${pushed#*@}" > bin/quickstart.yaml
 	kubectl apply -f bin/quickstart.yaml
 	@echo 'kubectl get pods shows the result; kubectl delete --ignore-not-found -f bin/quickstart.yaml removes all of it'
 

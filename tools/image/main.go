@@ -1,9 +1,8 @@
 // Command image writes the container image of Outboard for several platforms as an OCI layout,
 // without a container runtime. The image has the static binary, the CA certificates of Mozilla, and
 // a list of the Go modules in the binary (SBOM), and nothing else. The same commit always gives the
-// same digest. With -push, it also copies the image to the registry in its name. With -scheduler, the
-// binary is kube-scheduler with Outboard as a plugin. With -release, the command writes all files of
-// a release.
+// same digest. With -scheduler, the binary is kube-scheduler with Outboard as a plugin. With
+// -release, the command writes all files of a release.
 package main
 
 import (
@@ -17,11 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 func main() {
@@ -32,7 +27,6 @@ func main() {
 	flag.StringVar(&r.version, "release", "", "write all files of the release with this tag, not only the image")
 	flag.StringVar(&r.downloads, "downloads", "https://outboard.dev/releases", "with -release: the URL below which the files are published, in a folder for each version")
 	flag.StringVar(&r.registry, "registry", "", "with -release: the address below which the image is published, such as registry.example/team")
-	push := flag.Bool("push", false, "copy the image to the registry in -name, with the credentials of docker login, and print its name with the digest")
 	platforms := flag.String("platforms", "", "platforms to build for (default: "+imaged+", with -release "+released+")")
 	withPlugin := flag.Bool("scheduler", false, "write the image of kube-scheduler with Outboard as a plugin, not that of Outboard")
 	flag.Parse()
@@ -61,35 +55,7 @@ func main() {
 	if err != nil {
 		fail(err)
 	}
-	if !*push {
-		fmt.Printf("%s@%s in %s\n", r.imageName, digest, r.output)
-		return
-	}
-	if err := pushed(ctx, r.output, r.imageName, digest); err != nil {
-		fail(err)
-	}
-	fmt.Printf("%s@%s\n", r.imageName, digest)
-}
-
-// pushed copies the image in the layout to the registry in its name.
-func pushed(ctx context.Context, dir, imageName, digest string) error {
-	to, err := name.ParseReference(imageName)
-	if err != nil {
-		return err
-	}
-	hash, err := v1.NewHash(digest)
-	if err != nil {
-		return err
-	}
-	all, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		return err
-	}
-	index, err := all.ImageIndex(hash)
-	if err != nil {
-		return err
-	}
-	return remote.WriteIndex(to, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	fmt.Printf("%s@%s in %s\n", r.imageName, digest, r.output)
 }
 
 func fail(err error) {

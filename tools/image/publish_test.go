@@ -66,7 +66,9 @@ func TestPublish(t *testing.T) {
 
 	rendered := tool(t, "../render", "go", "tool", "helm.sh/helm/v4/cmd/helm", "template", "outboard", "oci://"+address+"/charts/outboard",
 		"--version", version, "--plain-http")
-	if !strings.Contains(rendered, strings.Replace(image, "@", ":"+tag+"@", 1)) {
-		t.Errorf("the chart in the registry does not have the image %s:\n%s", image, rendered)
+	for _, text := range []string{rendered, string(content(t, dist, "quickstart.yaml"))} {
+		if !strings.Contains(text, strings.Replace(image, "@", ":"+tag+"@", 1)) {
+			t.Errorf("the chart in the registry, or quickstart.yaml, does not have the image %s:\n%s", image, text)
+		}
 	}
 }
