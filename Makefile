@@ -173,7 +173,9 @@ figures: control-plane ### repeat the published measurements on a small scale
 	@echo 'repeating the published measurements on a small scale'
 	$(GO) -C bench $(ONCE) ./...
 
-# For example: make next REPLACE=sigs.k8s.io/structured-merge-diff/v7=sigs.k8s.io/structured-merge-diff/v7@v7.0.0
+# What pre-releases of Kubernetes require and the proxy does not serve, and what replaces it.
+REPLACE ?= sigs.k8s.io/structured-merge-diff/v7=sigs.k8s.io/structured-merge-diff/v7@v7.0.0
+
 next: ### name the packages that do not compile with the newest pre-release of Kubernetes; it never fails
 	@test/next $(REPLACE)
 
@@ -188,7 +190,7 @@ prove: ### search all interleavings of the protocols within larger bounds (test/
 compat: control-plane ### place pods with the kube-schedulers of other Kubernetes versions (docs/compatibility.md)
 	@kubernetes/build outboard
 	@$(GO) build -o bin/compat ./test/compat
-	@test/compat/build $$(bin/compat -needs $(COMPAT))
+	@REPLACE='$(REPLACE)' test/compat/build $$(bin/compat -needs $(COMPAT))
 	@bin/compat -outboard bin/outboard -page docs/compatibility.md $(COMPAT)
 
 reproduce: ### make a release for all platforms twice, and compare and check its files

@@ -15,7 +15,7 @@ import (
 var (
 	policySchedulers = []string{"v1.21.14", "v1.22.17"}
 
-	schedulers = []string{"v1.29.6", "v1.30.14", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3"}
+	schedulers = []string{"v1.29.6", "v1.30.14", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3", "v1.38.0-beta.0"}
 	servers    = []string{"v1.30.14"}
 )
 

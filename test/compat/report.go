@@ -19,6 +19,10 @@ const (
 	// bypassed and waits say whether a pod is bound without an ignorable extender.
 	bypassed = "bypassed"
 	waits    = "waits"
+
+	// evicts is that pods are evicted on a node on which kube-scheduler would evict none; otherwise
+	// the pod waits.
+	evicts = "evicts"
 )
 
 // row holds the outcomes of one pair of programs, with a KubeSchedulerConfiguration in one mode, in the order of the columns, and

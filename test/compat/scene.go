@@ -314,13 +314,17 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// exists reports whether the pod still exists, perhaps with a deletionTimestamp.
-func (s *scene) exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	_, err := s.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
+// left returns those of the pods that still exist, perhaps with a deletionTimestamp.
+func (s *scene) left(ctx context.Context, pods []*corev1.Pod) (left []*corev1.Pod, err error) {
+	for _, pod := range pods {
+		_, err := s.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil {
+			left = append(left, pod)
+		} else if !apierrors.IsNotFound(err) {
+			return nil, err
+		}
 	}
-	return err == nil, err
+	return left, nil
 }
 
 // deletePods deletes all pods of the default namespace, without waiting for a kubelet.
