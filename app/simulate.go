@@ -297,6 +297,15 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 
 // fill fills the cluster up with each configuration, and writes a report.
 func (o *simulateOptions) fill(cmd *cobra.Command, s *stage, worlds []simulate.World, names []string) error {
+	for i := range worlds {
+		for _, allocator := range worlds[i].Allocators {
+			if s.plan.CountBy(allocator, s.world.Resource) {
+				for j := range worlds {
+					worlds[j].Scheduler.Ignored = append(slices.Clone(worlds[j].Scheduler.Ignored), s.world.Resource)
+				}
+			}
+		}
+	}
 	if err := o.measurable(s, worlds, names); err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (a *nvidia) hardware(node *corev1.Node) hardware {
 
 // wholeGPU reports whether NVIDIA's device plugin gives GPUs to pods that request the resource.
 func wholeGPU(name corev1.ResourceName) bool {
-	return strings.HasPrefix(string(name), "nvidia.com/gpu") || strings.HasPrefix(string(name), "nvidia.com/mig-")
+	return name == "nvidia.com/gpu" || strings.HasPrefix(string(name), "nvidia.com/gpu.") || strings.HasPrefix(string(name), "nvidia.com/mig-")
 }
 
 // memory is what annotations request for one container, in MiB of each of its GPUs.
