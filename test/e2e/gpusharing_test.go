@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/test/stage"
 	"outboard.dev/outboard/test/theater"
@@ -37,6 +38,13 @@ func TestNodeAgentsExample(t *testing.T) {
 			t.Errorf("%s is on %q, want %q", pod.Name, got, sharingOutcome[pod.Name])
 		}
 	}
+	if err := th.Client.CoreV1().Pods("default").Delete(th.Ctx, "training", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	th.Eventually("the pod that waits gets the memory that is free", func() bool {
+		pod, err := th.Client.CoreV1().Pods("default").Get(th.Ctx, "too-late", metav1.GetOptions{})
+		return err == nil && pod.Spec.NodeName == "mixed"
+	})
 	audit, err := exec.CommandContext(th.Ctx, th.Binary(), "gpus", "--audit", "--kubeconfig", th.Kubeconfig(), "--config", play.Outboard.ConfigFile, "--recheck", "0").CombinedOutput()
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(audit)), "no findings") {
 		t.Errorf("outboard gpus --audit: %v\n%s", err, audit)
