@@ -58,20 +58,45 @@ func adminOf(th *theater.Theater, s *controlplane.Scheduler) string {
 // when it is free, and preempts others for a GPU, which no extender can do: without the plugin,
 // kube-scheduler finds that the pod fits.
 func TestPluginAllocations(t *testing.T) {
+	for name, agent := range map[string]nodeAgent{
+		"GPUShare": {
+			theater.GPUs("gpu-node", 2, 10), theater.GPUPod, "ALIYUN_COM_GPU_MEM_IDX",
+			"profiles:\n- managedResources: [{name: " + string(theater.GPUMem) + "}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n",
+		},
+		"ContainerToolkit": {
+			controlplane.NodeSpec{Name: "gpu-node", Labels: map[string]string{"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "10240"}},
+			func(name string, units int) controlplane.PodSpec {
+				return controlplane.PodSpec{Name: name, Annotations: map[string]string{"nvidia.com/container.main.gpu-memory.limit": fmt.Sprint(units, "Gi")}}
+			},
+			"nvidia.cdi.k8s.io/container.main", "profiles:\n- policies: [{type: GPUMemory, config: {nodeAgent: ContainerToolkit}}]\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) { agent.allocates(t) })
+	}
+}
+
+// nodeAgent is a node with two GPUs, pods that request units of one, the annotation with the GPU, and the configuration.
+type nodeAgent struct {
+	node        controlplane.NodeSpec
+	pod         func(name string, units int) controlplane.PodSpec
+	key, config string
+}
+
+func (a nodeAgent) allocates(t *testing.T) {
 	th := theater.Open(t)
-	th.Nodes(theater.GPUs("gpu-node", 2, 10))
+	th.Nodes(a.node)
 	th.Priority("urgent", 1000)
-	s := th.Plugin("profiles:\n- managedResources: [{name: " + string(theater.GPUMem) + "}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
+	s := th.Plugin(a.config)
 	cards := map[string]bool{}
 	for _, name := range []string{"first", "second"} {
-		pod := th.Bound(theater.GPUPod(name, 6))
-		cards[pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"]] = true
+		pod := th.Bound(a.pod(name, 6))
+		cards[pod.Annotations[a.key]] = true
 	}
-	if !cards["0"] || !cards["1"] {
+	if len(cards) != 2 {
 		t.Errorf("the pods have the GPUs %v, want 0 and 1", cards)
 	}
 	const full = "Insufficient GPU Memory in one device"
-	placed := th.Placed(theater.GPUPod("third", 6))
+	placed := th.Placed(a.pod("third", 6))
 	if !strings.Contains(placed.Waiting, full) {
 		t.Errorf("third waits because of %q, want %q", placed.Waiting, full)
 	}
@@ -88,7 +113,7 @@ func TestPluginAllocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	th.WillBeBound(placed.Pod)
-	urgent := theater.GPUPod("urgent", 8)
+	urgent := a.pod("urgent", 8)
 	urgent.PriorityClass = "urgent"
 	preemptor := th.Create(urgent)
 	th.Eventually("a pod is evicted", func() bool {
@@ -107,7 +132,7 @@ func TestPluginAllocations(t *testing.T) {
 		return false
 	})
 	pod := th.WillBeBound(preemptor)
-	if pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
+	if pod.Annotations[a.key] == "" {
 		t.Errorf("urgent has no GPU: %v", pod.Annotations)
 	}
 }
