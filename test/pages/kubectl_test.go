@@ -31,7 +31,8 @@ const (
 // its ports. For `kubectl exec`, `port-forward` and `logs`, the test binary checks with the real
 // kubectl that the object exists, and then uses the outboard that the test runs. For `kubectl
 // rollout status`, it first reports in the status of the Deployment, as the Deployment controller
-// would, that all replicas are updated. Everything else is the real kubectl. Started as outboard,
+// would, that all replicas are updated. Before `kubectl apply -k`, it deletes Jobs, as their
+// controller does when they have ended. Everything else is the real kubectl. Started as outboard,
 // it is the real outboard, but the commands that read from all replicas read from the outboard that
 // the test runs: a test in test/nightly has a kubelet that forwards ports. Started as the plugin of
 // kubectl, it is the real outboard. Started as sleep, it sleeps for a second: the documented pauses
@@ -71,6 +72,11 @@ func kubectl(args []string) error {
 		if i := slices.Index(flags, "rollout"); i >= 0 && len(flags) > i+1 && flags[i+1] == "status" {
 			if err := rollOut(slices.Delete(slices.Clone(flags), i, i+2)); err != nil {
 				return err
+			}
+		}
+		if slices.Contains(flags, "apply") && slices.Contains(flags, "-k") {
+			if out, err := exec.Command(os.Getenv(realKubectl), "delete", "jobs", "--all", "--namespace", "outboard-system").CombinedOutput(); err != nil {
+				return fmt.Errorf("deleting Jobs: %w: %s", err, out)
 			}
 		}
 		return syscall.Exec(os.Getenv(realKubectl), append([]string{"kubectl"}, args...), os.Environ())
