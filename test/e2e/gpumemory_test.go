@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -68,54 +66,6 @@ func TestEveryContainerGetsItsGPU(t *testing.T) {
 	one := th.Placed(theater.GPUPod("one-more", 1))
 	if one.Waiting == "" {
 		t.Errorf("one more pod was bound to %s", one.Pod.Spec.NodeName)
-	}
-}
-
-// A pod that is too large for each GPU waits, and its event has the reason in gpushare's words;
-// when another pod has ended and is deleted, it runs.
-func TestGPUMemoryIsOfOneGPU(t *testing.T) {
-	th := theater.Open(t)
-	th.Nodes(theater.GPUs("gpu-node", 2, 16))
-	o := th.Outboard(theater.GPUShare)
-	th.Scheduler(theater.GPUShareScheduler(o))
-	first, second := th.Bound(theater.GPUPod("first", 9)), th.Bound(theater.GPUPod("second", 9))
-	if first.Annotations[GPUIndex] == second.Annotations[GPUIndex] {
-		t.Errorf("both pods are on GPU %s", first.Annotations[GPUIndex])
-	}
-	const shown = `{"nodes":[{"name":"gpu-node","totalGPU":32,"usedGPU":18,"devs":[` +
-		`{"id":0,"totalGPU":16,"usedGPU":9,"pods":[{"name":"first","namespace":"default","usedGPU":9}]},` +
-		`{"id":1,"totalGPU":16,"usedGPU":9,"pods":[{"name":"second","namespace":"default","usedGPU":9}]}]}]}`
-	for path, want := range map[string]string{
-		"inspect": shown, "inspect/gpu-node": shown, "inspect/no-such-node": `{"nodes":[],"error":"node \"no-such-node\" not found"}`,
-	} {
-		if got := th.Get(o.URL + "/gpushare-scheduler/" + path); got != want {
-			t.Errorf("%s\ngot  %s\nwant %s", path, got, want)
-		}
-	}
-	table, err := exec.CommandContext(th.Ctx, th.Binary(), "gpus", "--admin", o.Admin).CombinedOutput()
-	const want = `NODE      GPU  USED  RESERVED  FREE  OF GiB  PODS
-gpu-node  0    9     9         7     16      default/first (9)
-gpu-node  1    9     9         7     16      default/second (9)
-all            18    18        14    32      
-`
-	if err != nil || string(table) != want {
-		t.Errorf("outboard gpus: %v\n%s\nwant\n%s", err, table, want)
-	}
-	waits := th.Placed(theater.GPUPod("third", 10))
-	if !strings.Contains(waits.Waiting, "Insufficient GPU Memory in one device") {
-		t.Fatalf("the third pod: bound to %q, waiting: %q", waits.Pod.Spec.NodeName, waits.Waiting)
-	}
-	if err := controlplane.DeletePod(th.Ctx, th.Client, first); err != nil {
-		t.Fatal(err)
-	}
-	third := th.WillBeBound(waits.Pod)
-	if third.Annotations[GPUIndex] != first.Annotations[GPUIndex] {
-		t.Errorf("the third pod is on GPU %s, want %s", third.Annotations[GPUIndex], first.Annotations[GPUIndex])
-	}
-	for key, want := range map[string]string{"ALIYUN_COM_GPU_MEM_POD": "10", "ALIYUN_COM_GPU_MEM_DEV": "16", gpuTaken: "false"} {
-		if third.Annotations[key] != want {
-			t.Errorf("%s is %q, want %q", key, third.Annotations[key], want)
-		}
 	}
 }
 

@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os/exec"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -323,90 +320,4 @@ func boundPods(th *theater.Theater) int {
 		th.T.Fatal(err)
 	}
 	return len(list.Items)
-}
-
-// The backoff grows for a pod that fits for Outboard and not for kube-scheduler.
-func TestRequeueFails(t *testing.T) {
-	th := theater.Open(t)
-	th.Nodes(theater.GPUs("gpu-node", 1, 16))
-	health := unhealthy(th, "gpu-node")
-	o := th.Outboard(theater.GPUShare)
-	s := th.Scheduler(gpushareIgnored(o))
-	th.Placed(theater.GPUPod("waits", 5))
-	asleep(th, o, "waits")
-	cordon(th, "gpu-node", true)
-	tried := asleep(th, o, "waits")
-	before := tries(th, s)
-	heal(th, health)
-	patches := func() int {
-		n, err := strconv.Atoi(th.Metric(o, "outboard_requeue_patches_total "))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	th.Eventually("it was requeued three times", func() bool { return patches() >= 3 })
-	why, err := exec.CommandContext(th.Ctx, th.Binary(), "explain", "waits", "--admin", o.Admin).CombinedOutput()
-	if told := regexp.MustCompile(`(?m)^  pending since \S+; requeues: [0-9]+, last at \S+$`); err != nil || !told.Match(why) {
-		t.Errorf("%v\n%s", err, why)
-	}
-	if got := attempts(th, o, "waits"); got != tried {
-		t.Errorf("Outboard got %d calls", got-tried)
-	}
-	if got := tries(th, s) - before; got > patches() {
-		t.Errorf("%d attempts after %d patches", got, patches())
-	}
-	cordon(th, "gpu-node", false) // an event: kube-scheduler retries the pod without a patch
-	th.WillBeBound(podNamed(th, "waits"))
-}
-
-// tries returns how many scheduling attempts kube-scheduler has made for all pods.
-func tries(th *theater.Theater, s *controlplane.Scheduler) int {
-	th.T.Helper()
-	metrics, err := measure.Scrape(th.Ctx, s.Client(), s.URL()+"/metrics")
-	if err != nil {
-		th.T.Fatal(err)
-	}
-	return int(metrics.Sum("scheduler_schedule_attempts_total", "", ""))
-}
-
-// Without the permission to patch the status of pods, all other functions work, and a log line
-// shows the permission.
-func TestRequeueWithoutPermission(t *testing.T) {
-	th := theater.Open(t)
-	roles := th.Client.RbacV1().ClusterRoles()
-	role, err := roles.Get(th.Ctx, "outboard", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, "patch") })
-	if _, err := roles.Update(th.Ctx, role, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	th.Nodes(theater.GPUs("gpu-node", 2, 16))
-	health := unhealthy(th, "gpu-node")
-	o := th.Outboard(theater.GPUShare)
-	th.Scheduler(gpushareIgnored(o))
-	th.Bound(theater.GPUPod("first", 14))
-	waits := th.Placed(theater.GPUPod("waits", 5))
-	asleep(th, o, "waits")
-	heal(th, health)
-	th.Eventually("the API server has refused", func() bool {
-		return th.Metric(o, `outboard_requeue_pods_total{outcome="error"} `) == "1"
-	})
-	th.Logs(o, "grant the verb patch on pods/status")
-	th.Bound(theater.GPUPod("second", 2)) // which is an event
-	th.WillBeBound(waits.Pod)
-	if got := th.Metric(o, "outboard_requeue_patches_total "); got != "0" {
-		t.Errorf("%s patches", got)
-	}
-}
-
-// cordon makes the node unschedulable, or schedulable.
-func cordon(th *theater.Theater, node string, unschedulable bool) {
-	th.T.Helper()
-	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
-	if _, err := th.Client.CoreV1().Nodes().Patch(th.Ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		th.T.Fatal(err)
-	}
 }
