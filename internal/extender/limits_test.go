@@ -220,6 +220,34 @@ func TestErrorsNameTheLimit(t *testing.T) {
 	}
 }
 
+// Requests with many unknown nodes are decoded one after the other, and all get a response.
+func TestManyNewNodesAtOnce(t *testing.T) {
+	s := serve(t, &fakeCluster{view: view(threeNodes)})
+	list := corev1.NodeList{}
+	for i := range 600 {
+		n := labelled(fmt.Sprintf("new-%03d", i))
+		n.Annotations = map[string]string{"long": strings.Repeat("x", 8<<10)}
+		list.Items = append(list.Items, *n)
+	}
+	body := encode(t, extenderv1.ExtenderArgs{Pod: somePod(), Nodes: &list})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			res, err := http.Post(s.URL+"/filter", "application/json", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			var answer extenderv1.ExtenderFilterResult
+			if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Error != "" || len(answer.Nodes.Items) != len(list.Items) {
+				t.Errorf("error %v, response with the error %q", err, answer.Error)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // A caller cannot fill the log: it has a few lines for each cause.
 func TestFailuresDoNotFillTheLog(t *testing.T) {
 	var log lockedBuffer
