@@ -73,7 +73,7 @@ func (a *nvidia) hardware(node *corev1.Node) hardware {
 	hw.renumbered = true
 	switch {
 	case hw.problem != nil:
-	case slices.Max(hw.capacities) <= 0 || int64(len(hw.capacities)) < count:
+	case !slices.ContainsFunc(hw.capacities, func(size int64) bool { return size > 0 }) || int64(len(hw.capacities)) < count:
 		return hardware{problem: invalidGPUs, reported: fmt.Sprintf("has labels %s %.20q and %s %.20q", countLabel, text, memoryLabel, node.Labels[memoryLabel])}
 	default:
 		for name, q := range node.Status.Allocatable {
