@@ -114,16 +114,15 @@ clean: ### remove all build output
 	$(MAKE) -C test/prometheus clean
 	$(MAKE) -C test/node/programs clean
 
-test-nightly: control-plane prometheus ### test with a real kube-scheduler what make test-cluster leaves out
+test-nightly: control-plane ### test with a real kube-scheduler what make test-cluster leaves out
 	$(GO) $(ONCE) ./test/nightly
 
 chaos: control-plane ### kill replicas with thousands of pods, make ten rolling updates, and preempt a thousand times
 	$(GO) $(ONCE) -v ./test/chaos -args -full
 	$(GO) $(ONCE) -v -run '^TestNominatedPodsKeepTheirGPU$$' ./test/e2e -args -preemptions 1000
 
-test-equality: ### compare extender, plugin, simulation and doctor with kube-scheduler's code more often
+test-equality: ### compare extender, plugin and simulation with kube-scheduler's code more often
 	$(GO) -C kubernetes $(ONCE) ./equality -rapid.checks 1500
-	$(GO) -C kubernetes $(ONCE) ./doctor -files 1000
 	$(GO) -C kubernetes $(ONCE) ./yardstick -rapid.checks 2000
 
 # For example, all life cycles: make test-helm HELM=-all
@@ -161,8 +160,7 @@ FUZZTIME ?= 1000000x
 fuzz: ### run each fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
 
-cases: ### draw more cases in tests of make test, such as 100,000 configuration files for the JSON Schema
-	$(GO) $(ONCE) -run '^TestSchema$$' ./internal/config -args -cases 100000
+cases: ### draw more cases in tests of make test
 	$(GO) $(ONCE) -run '^TestPredictionsAreAllocations$$' ./internal/firstfit -args -seeds 510
 
 scale: control-plane ### run tests of make test-cluster again with a thousand pods
