@@ -17,12 +17,17 @@
 //	what the node is worth before − what it is worth after − what the pod gets
 //	+ price of the GPU model × what the pod gets
 //	+ price of the whole-GPU slots that the placement breaks
+//	+ GPUs of the largest slot for which a pod without GPUs leaves too little CPU or memory
 //	+ a little for each node further down the list
 //
 // in millionths of a GPU; the smallest is best. The worth of a pod is not its share of a GPU, but
 // what it costs beside the other pods that come: see worths. The prices ([Prices]) follow
 // Littlewood's rule: the value of what is taken, times the probability that the demand of pods that
 // can use nothing else reaches the supply.
+//
+// While pods come and go (the turnover of the Mix), slots of whole GPUs cost more, because they come
+// back slowly: the number of pods that have one varies, so more are kept, and more still of those
+// that few nodes can have.
 //
 // The constants were chosen once, and do not depend on a particular cluster.
 package placement

@@ -8,11 +8,12 @@ import (
 // Explain explains the cost of an offer of the node for the shape, part by part, with s as it was
 // when p was computed from it. order is the cost of the node's position.
 func (s *Supply) Explain(p *Prices, n *Node, shape Shape, o Offer, order Cost) (said []string) {
-	lost, scarce := float64(o.Cost)/float64(OneGPU), p.taken(shape, o.Terms)/Whole
+	crowding := float64(s.waste.crowding(n, o.Terms.kind, shape)) / float64(OneGPU)
+	lost, scarce := float64(o.Cost)/float64(OneGPU)-crowding, p.taken(shape, o.Terms)/Whole
 	slots, dearest := p.broken(o.Terms)
 	slots /= Whole
 	position := float64(order) / float64(OneGPU)
-	said = append(said, fmt.Sprintf("cost of the pod: %s GPUs (the lowest is best)", inGPUs(lost+scarce+slots+position)))
+	said = append(said, fmt.Sprintf("cost of the pod: %s GPUs (the lowest is best)", inGPUs(lost+crowding+scarce+slots+position)))
 	waste := "the usual pods can use the node's free GPUs as well as before"
 	switch {
 	case inGPUs(lost) == inGPUs(0):
@@ -23,6 +24,9 @@ func (s *Supply) Explain(p *Prices, n *Node, shape Shape, o Offer, order Cost) (
 		waste = "the usual pods can use the node's free GPUs better than before"
 	}
 	said = append(said, fmt.Sprintf("waste: %s GPUs (%s)", inGPUs(lost), waste))
+	if crowding > 0 {
+		said = append(said, fmt.Sprintf("crowding: %s GPUs (a pod with several GPUs that fits beside the node's pods without GPUs would no longer fit)", inGPUs(crowding)))
+	}
 	if inGPUs(scarce) != inGPUs(0) {
 		said = append(said, fmt.Sprintf("scarcity: %s GPUs (with a probability of %.2f, pods that can use no other model than %q will request all of it that is free)", inGPUs(scarce), p.model[o.Terms.kind], n.Model))
 	}
@@ -44,7 +48,7 @@ func (s *Supply) explainSlots(p *Prices, n *Node, shape Shape, t Terms, group in
 		return fmt.Sprintf("uses a GPU that would be part of a slot %s once pods on the node end; the cluster has %d free slots", what, s.slots[group])
 	}
 	return fmt.Sprintf("uses up %d of the cluster's %d free slots %s; with a probability of %.2f, more slots will be requested than are free",
-		broken, s.slots[group], what, p.slot[group]/(Whole*float64(g.gpus)))
+		broken, s.slots[group], what, p.slot[group]/(Whole*float64(g.gpus)*s.rarity(group)))
 }
 
 // inGPUs formats a cost in GPUs, without a negative zero.

@@ -154,19 +154,23 @@ func (w *Waste) breaking(n *Node, s Shape, t Terms) Terms {
 // Supply is the part of what is free in a cluster that prices depend on. It belongs to one
 // goroutine.
 type Supply struct {
-	waste *Waste
-	free  []int64 // by kind, in the unit of GPU
-	slots []int64 // by group
+	waste      *Waste
+	free, used []int64 // by kind, in the unit of GPU
+	slots      []int64 // by group
+	// GPUs by group: of the nodes that could have a slot if they were empty, and of all nodes that
+	// have enough GPUs for one.
+	hosts, large []int64
 }
 
 // NewSupply returns an empty Supply for the prices of w.
 func NewSupply(w *Waste) *Supply {
-	return &Supply{waste: w, free: make([]int64, len(w.kinds)), slots: make([]int64, len(w.groups))}
+	kinds, groups := len(w.kinds), len(w.groups)
+	return &Supply{w, make([]int64, kinds), make([]int64, kinds), make([]int64, groups), make([]int64, groups), make([]int64, groups)}
 }
 
 // Clone returns a copy.
 func (s *Supply) Clone() *Supply {
-	return &Supply{waste: s.waste, free: slices.Clone(s.free), slots: slices.Clone(s.slots)}
+	return &Supply{s.waste, slices.Clone(s.free), slices.Clone(s.used), slices.Clone(s.slots), slices.Clone(s.hosts), slices.Clone(s.large)}
 }
 
 // Add adds what is free of the node. Nodes of kinds unknown to the Waste do not count.
@@ -182,10 +186,18 @@ func (s *Supply) change(n *Node, sign int64) {
 	}
 	for _, g := range n.GPUs {
 		s.free[kind] += sign * g.Free
+		s.used[kind] += sign * (g.Size - g.Free)
 	}
-	whole := wholes(n.GPUs)
+	whole, gpus := wholes(n.GPUs), len(n.GPUs)
 	for i := range s.waste.groups {
-		s.slots[i] += sign * int64(s.waste.groups[i].slots(kind, n.CPU, n.Memory, whole))
+		g := &s.waste.groups[i]
+		s.slots[i] += sign * int64(g.slots(kind, n.CPU, n.Memory, whole))
+		if gpus >= g.gpus {
+			s.large[i] += sign * int64(gpus)
+		}
+		if g.any(kind, n.CPUCapacity, n.MemoryCapacity, gpus) {
+			s.hosts[i] += sign * int64(gpus)
+		}
 	}
 }
 
@@ -200,18 +212,19 @@ type Prices struct {
 
 // Prices returns the prices for the current supply.
 func (s *Supply) Prices() *Prices {
-	w, total := s.waste, 0.0
+	w, total, used := s.waste, 0.0, 0.0
 	p := &Prices{waste: w, model: make([]float64, len(w.kinds)), slot: make([]float64, len(w.groups))}
 	free := make([]float64, len(w.kinds)) // in thousandths of GPUs
 	for i, kind := range w.kinds {
 		free[i] = float64(s.free[i]) / float64(max(1, kind.Size)) * Whole
 		total += free[i]
+		used += float64(s.used[i]) / float64(max(1, kind.Size)) * Whole
 	}
-	// How many times the remembered requests fit into the free GPUs. Without any, one pod with one
-	// GPU counts as remembered.
-	h := total / Whole
+	// How many times the remembered requests fit into the free GPUs, and into those in use. Without
+	// any, one pod with one GPU counts as remembered.
+	h, running := total/Whole, 0.0
 	if w.demand > 0 {
-		h = total / w.demand
+		h, running = total/w.demand, used/w.demand
 	}
 	for i := range w.scarce {
 		one, left := &w.scarce[i], 0.0
@@ -220,7 +233,7 @@ func (s *Supply) Prices() *Prices {
 				left += free[kind]
 			}
 		}
-		price := runsOut(h, one.demand, one.squares, left, 0)
+		price := runsOut(h, one.demand, one.squares, left, 0, 0)
 		for kind, has := range one.models.has {
 			if has {
 				p.model[kind] = math.Max(p.model[kind], price)
@@ -229,10 +242,14 @@ func (s *Supply) Prices() *Prices {
 	}
 	for i := range w.groups {
 		g, slots := &w.groups[i], float64(s.slots[i])
-		if slots == 0 && p.waste.turnover > 0 {
+		if slots == 0 && w.turnover > 0 {
 			slots = 1 // a slot may become free
 		}
-		p.slot[i] = Whole * float64(g.gpus) * runsOut(h, g.demand, g.squares, slots, 0.5)
+		// The number of pods that have a slot varies as pods come and go. Twice its standard
+		// deviation is kept for them.
+		have := running * g.demand
+		margin := 2 * w.turnover * math.Sqrt(have)
+		p.slot[i] = Whole * float64(g.gpus) * s.rarity(i) * runsOut(h, g.demand, g.squares, slots, 0.5+margin, w.turnover*have)
 		if p.slot[i] > 0 {
 			p.dear = append(p.dear, i)
 		}
@@ -241,14 +258,23 @@ func (s *Supply) Prices() *Prices {
 	return p
 }
 
+// rarity returns the factor, 1 to 2, by which a slot of the group costs more because few nodes could
+// have one: they become free less often.
+func (s *Supply) rarity(group int) float64 {
+	if s.large[group] == 0 {
+		return 1
+	}
+	return 1 + s.waste.turnover*(1-float64(s.hosts[group])/float64(s.large[group]))
+}
+
 // runsOut returns the probability that the demand reaches the supply while h times the remembered
 // requests come: the predictive distribution of a Poisson process whose rate is known only from
-// what is remembered has the variance h·(1+h)·squares. half corrects for a supply of whole numbers.
-func runsOut(h, demand, squares, supply, half float64) float64 {
+// what is remembered has the variance h·(1+h)·squares. margin and variance add to the demand.
+func runsOut(h, demand, squares, supply, margin, variance float64) float64 {
 	if demand == 0 || supply <= 0 || h <= 0 {
 		return 0
 	}
-	return normal((h*demand - supply + half) / math.Sqrt(h*(1+h)*squares))
+	return normal((h*demand - supply + margin) / math.Sqrt(h*(1+h)*squares+variance))
 }
 
 // normal returns the distribution function of the standard normal distribution.

@@ -9,25 +9,28 @@ func TestRunsOutAtItsLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name                       string
 		h, demand, squares, supply float64
-		half, atLeast, atMost      float64
+		margin, variance           float64
+		atLeast, atMost            float64
 	}{
-		{"no demand", 1, 0, 0, 100, 0, 0, 0},
-		{"no supply", 1, 100, 1000, 0, 0, 0, 0},
-		{"nothing free in the cluster", 0, 100, 1000, 100, 0, 0, 0},
-		{"far more demand than supply", 1, 1e6, 1e6, 1, 0, 1, 1},
-		{"far more supply than demand", 1, 1, 1, 1e6, 0, 0, 0},
-		{"as much of each", 1, 500, 1e6, 500, 0, 0.5, 0.5},
+		{"no demand", 1, 0, 0, 100, 0, 0, 0, 0},
+		{"no supply", 1, 100, 1000, 0, 0, 0, 0, 0},
+		{"nothing free in the cluster", 0, 100, 1000, 100, 0, 0, 0, 0},
+		{"far more demand than supply", 1, 1e6, 1e6, 1, 0, 0, 1, 1},
+		{"far more supply than demand", 1, 1, 1, 1e6, 0, 0, 0, 0},
+		{"as much of each", 1, 500, 1e6, 500, 0, 0, 0.5, 0.5},
 		// h·demand − supply = 200·2 − 300 = 100; √(2·3·10000) = 244.95; Φ(0.40825) = 0.65845
-		{"by hand", 2, 200, 10000, 300, 0, 0.6584, 0.6585},
+		{"by hand", 2, 200, 10000, 300, 0, 0, 0.6584, 0.6585},
 		// (4 − 5 + ½) ÷ √(1·2·4) = −0.17678; Φ = 0.42984
-		{"by hand, in whole numbers", 1, 4, 4, 5, 0.5, 0.4298, 0.4299},
+		{"by hand, in whole numbers", 1, 4, 4, 5, 0.5, 0, 0.4298, 0.4299},
+		// (4 − 5 + 3) ÷ √(1·2·4 + 8) = 0.5; Φ = 0.69146
+		{"by hand, with a margin", 1, 4, 4, 5, 3, 8, 0.6914, 0.6915},
 	} {
-		if got := runsOut(tt.h, tt.demand, tt.squares, tt.supply, tt.half); !(got >= tt.atLeast && got <= tt.atMost) {
+		if got := runsOut(tt.h, tt.demand, tt.squares, tt.supply, tt.margin, tt.variance); !(got >= tt.atLeast && got <= tt.atMost) {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
 	// The same rate from fewer observations is less certain.
-	if little, much := runsOut(100, 1, 1, 50, 0), runsOut(1, 100, 100, 50, 0); little >= much || little < 0.5 {
+	if little, much := runsOut(100, 1, 1, 50, 0, 0), runsOut(1, 100, 100, 50, 0, 0); little >= much || little < 0.5 {
 		t.Errorf("from few observations: %v, from many: %v", little, much)
 	}
 }
@@ -132,6 +135,78 @@ func TestBrokenSlotsWhilePodsGo(t *testing.T) {
 	}
 	if price < 1000 || math.Abs(sum-price) > 1e-6 {
 		t.Errorf("the slot costs %v, its GPUs together %v", price, sum)
+	}
+}
+
+// While pods come and go, slots are kept for as many more pods as may come at a time, which depends
+// on how many usually run; and slots that only few of the large nodes could have cost up to twice as
+// much. Otherwise, neither matters.
+func TestSlotsThatAreKeptWhilePodsGo(t *testing.T) {
+	four := Shape{CPU: 8000, GPUs: 4}
+	price := func(departs bool, running, smaller int) Cost {
+		m := mixOf(map[Shape]float64{four: 100, {GPUs: 1}: 100})
+		if departs {
+			m.departed = m.weights
+		}
+		w := NewWaste(m, []Kind{{"T4", 4, Whole}})
+		supply, n := NewSupply(w), node("T4", 8000, 0, 1000, 1000, 1000, 1000)
+		for range 60 {
+			supply.Add(n)
+		}
+		for range running {
+			supply.Add(node("T4", 8000, 0, 0, 0, 0, 0))
+		}
+		for range smaller {
+			supply.Add(node("T4", 4000, 0, 0, 0, 0, 0))
+		}
+		return supply.Prices().Of(Shape{GPUs: 1}, offerOn(t, w, n, Shape{GPUs: 1}).Terms)
+	}
+	if few, many := price(false, 0, 0), price(false, 500, 1000); few != many || few == 0 {
+		t.Errorf("if no pod ends, a slot costs %d, and %d beside other nodes", few, many)
+	}
+	few, many := price(true, 0, 0), price(true, 2000, 0)
+	if many < few*11/10 {
+		t.Errorf("a slot costs %d if no pods run, and %d if 500 do", few, many)
+	}
+	if rare := price(true, 500, 1500); rare < many*3/2 {
+		t.Errorf("a slot that a quarter of the nodes could have costs %d, and %d if all could", rare, many)
+	}
+}
+
+// A pod without GPUs pays for a slot for which it leaves too little CPU or memory beside the other
+// pods without GPUs, even while the GPUs are in use, and only if pods end.
+func TestPodsWithoutGPUsCrowdSlots(t *testing.T) {
+	m := mixOf(map[Shape]float64{{CPU: 8000, Memory: 80, GPUs: 2}: 1, {CPU: 30000, GPUs: 3}: 1})
+	still := NewWaste(m, []Kind{{"T4", 3, Whole}})
+	m.departed = map[Shape]float64{{CPU: 8000, Memory: 80, GPUs: 2}: 1.25} // half of the 5 GPUs requested, in weight
+	w := NewWaste(m, []Kind{{"T4", 3, Whole}})
+	if w.turnover != 0.5 {
+		t.Fatalf("turnover is %v", w.turnover)
+	}
+	n := &Node{Model: "T4", CPU: 3000, Memory: 30, CPUCapacity: 12000, MemoryCapacity: 100, PlainCPU: 2000, PlainMemory: 10, GPUs: []GPU{{0, Whole}, {0, Whole}, {0, Whole}}}
+	for _, tt := range []struct {
+		name  string
+		shape Shape
+		want  Cost
+	}{
+		{"leaves enough", Shape{CPU: 2000, Memory: 10}, 0},
+		{"CPU", Shape{CPU: 2001}, OneGPU},
+		{"memory", Shape{Memory: 11}, OneGPU},
+		{"has a GPU", Shape{CPU: 2001, GPUs: 1}, 0},
+	} {
+		if got := w.crowding(n, 0, tt.shape); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+		if got := still.crowding(n, 0, tt.shape); got != 0 {
+			t.Errorf("%s, and no pod ends: %d", tt.name, got)
+		}
+	}
+	if offer := offerOn(t, w, n, Shape{CPU: 2001}); offer.Cost < OneGPU {
+		t.Errorf("the offer costs %d", offer.Cost)
+	}
+	n.PlainCPU = 5000 // no slot fits any more
+	if got := w.crowding(n, 0, Shape{CPU: 2001}); got != 0 {
+		t.Errorf("without a slot: %d", got)
 	}
 }
 

@@ -111,6 +111,7 @@ type Node struct {
 	Model                       string
 	CPU, Memory                 int64 // free, in the units of Shape; negative counts as nothing
 	CPUCapacity, MemoryCapacity int64
+	PlainCPU, PlainMemory       int64 // of the capacity, what pods without GPUs use
 	GPUs                        []GPU // at most MaxGPUs
 	// FirstFit says that a pod gets the first GPUs with free, in the order of GPUs, because another
 	// component selects them: kube-scheduler does so for claims of devices. Then only the node can

@@ -201,7 +201,7 @@ func (w *Waste) Rate(n *Node, s Shape) Offers {
 	if !s.Shares() {
 		TakeFirst(gpus, s)
 		terms.takes = terms.whole - int8(wholes(gpus))
-		offers.Add(Offer{Cost: loss(gpus), GPU: FirstFree, Terms: w.breaking(n, s, terms)})
+		offers.Add(Offer{Cost: loss(gpus) + w.crowding(n, kind, s), GPU: FirstFree, Terms: w.breaking(n, s, terms)})
 		return offers
 	}
 	var best [2]Offer // on a GPU in use, on an unused one
@@ -230,4 +230,21 @@ func (w *Waste) Rate(n *Node, s Shape) Offers {
 		}
 	}
 	return offers
+}
+
+// crowding returns the cost of a pod without GPUs that leaves too little CPU or memory on the node
+// for the largest slot that still fits beside the pods without GPUs: the turnover, times the GPUs of
+// the slot. Pods with GPUs end, and then nobody could use all of the node's GPUs.
+func (w *Waste) crowding(n *Node, kind int16, s Shape) Cost {
+	if s.GPUs > 0 || len(n.GPUs) < 2 || w.turnover == 0 {
+		return 0
+	}
+	cpu, memory, most := n.CPUCapacity-n.PlainCPU, n.MemoryCapacity-n.PlainMemory, 0
+	for i := range w.groups {
+		g := &w.groups[i]
+		if g.gpus > most && g.any(kind, cpu, memory, len(n.GPUs)) && !g.any(kind, cpu-s.CPU, memory-s.Memory, len(n.GPUs)) {
+			most = g.gpus
+		}
+	}
+	return Cost(math.Round(w.turnover * float64(most) * float64(OneGPU)))
 }

@@ -136,9 +136,19 @@ func TestExplainedPartsAddUp(t *testing.T) {
 	for _, pod := range append(append(past(100, 1, 10, 0, "P100"), past(40, 2, 6, 0, "")...), past(20, 1, 0, 8, "")...) {
 		b.SetPod(pod)
 	}
+	b.View()
+	for i := range 30 { // so that there is a turnover
+		ended := onGPU("other", fmt.Sprint("past-6-0--", i), 6, "0")
+		b.SetPod(ended)
+		b.DeletePod(ended.UID)
+	}
+	b.SetNode(sharingNode("n", "P100", 8, 16))
+	for _, pod := range past(60, 1, 3, 0, "") { // for another model
+		b.SetPod(pod)
+	}
 	view := b.View()
 	told := ""
-	for _, pod := range []*corev1.Pod{sharingPod("p", 1, 3, 0, ""), sharingPod("p", 1, 12, 0, "P100"), sharingPod("p", 1, 0, 3, ""), sharingPod("p", 9, 0, 0, "")} {
+	for _, pod := range []*corev1.Pod{sharingPod("p", 1, 3, 0, ""), sharingPod("p", 1, 12, 0, "P100"), sharingPod("p", 1, 0, 3, ""), sharingPod("p", 32, 0, 0, "")} {
 		cycle, err := strategic(t, LeastWaste).Prepare(t.Context(), pod, view)
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +170,7 @@ func TestExplainedPartsAddUp(t *testing.T) {
 			t.Errorf("the cost is %f; the explanation has %f, and parts with the sum %f", want, total, sum)
 		}
 	}
-	for _, part := range []string{"could no longer be allocated", "scarcity", "uses up"} {
+	for _, part := range []string{"could no longer be allocated", "crowding", "scarcity", "uses up"} {
 		if !strings.Contains(told, part) {
 			t.Errorf("no part of a cost contains %q", part)
 		}

@@ -3,6 +3,7 @@ package gpumemory
 import (
 	"math"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/placement"
@@ -56,7 +57,7 @@ func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *us
 
 // free returns what is free of the node, with the given usage instead of the node's own.
 func (p *gpuMemory) freeOn(n *snapshot.Node, u *usage) placement.Node {
-	free := strategy.FreeOn(n)
+	free := strategy.FreeOn(n, func(pod *corev1.Pod) bool { return u.holders.Has(pod.UID) })
 	if !p.hardware.Of(n).mixed {
 		free.Model = n.Object.Labels[p.config.ModelLabel]
 	}

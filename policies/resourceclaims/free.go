@@ -1,6 +1,7 @@
 package resourceclaims
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"outboard.dev/outboard/internal/placement"
@@ -11,7 +12,7 @@ import (
 // free describes the node for the strategy: what is free of its processors and memory, and of the
 // driver's devices. Devices that are not alike are not described.
 func (p *resourceClaims) free(n *snapshot.Node) placement.Node {
-	free := strategy.FreeOn(n)
+	free := strategy.FreeOn(n, func(pod *corev1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 })
 	if d := p.describe(hardwareOf(p.poolsOf(n))); d != nil {
 		free.Model, free.GPUs, free.Parts = d.model, d.gpus, d.parts
 	}

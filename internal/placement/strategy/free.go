@@ -8,8 +8,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// FreeOn returns what is free of the node's processors and memory.
-func FreeOn(n *snapshot.Node) placement.Node {
+// FreeOn returns what is free of the node's processors and memory, given which of its pods have
+// GPUs.
+func FreeOn(n *snapshot.Node, hasGPUs func(*corev1.Pod) bool) placement.Node {
 	cpu, memory := n.Object.Status.Allocatable[corev1.ResourceCPU], n.Object.Status.Allocatable[corev1.ResourceMemory]
 	free := placement.Node{
 		CPU: cpu.MilliValue(), CPUCapacity: cpu.MilliValue(),
@@ -19,6 +20,10 @@ func FreeOn(n *snapshot.Node) placement.Node {
 		pod := podSizes.Of(n, i)
 		free.CPU -= pod.cpu
 		free.Memory -= pod.memory
+		if !hasGPUs(n.Pods[i]) {
+			free.PlainCPU += pod.cpu
+			free.PlainMemory += pod.memory
+		}
 	}
 	return free
 }
