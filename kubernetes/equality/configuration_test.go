@@ -221,9 +221,8 @@ func (d draw) cost() object {
 
 func (d draw) remoteClusters() object {
 	return d.whenStale(object{
-		"clusterLabel":    clusterKey,
-		"clusters":        []object{{"name": "west", "signal": "west", "weight": d.between(1, 5, "weight of a cluster")}, {"name": "east", "signal": "east"}},
-		"scoringStrategy": object{"type": pick(d, "strategy", "Spread", "BinPack"), "localScore": d.between(0, 100, "local score")},
+		"clusterLabel": clusterKey,
+		"clusters":     []object{{"name": "west", "signal": "west", "weight": d.between(1, 5, "weight of a cluster")}, {"name": "east", "signal": "east"}},
 	})
 }
 

@@ -197,7 +197,7 @@ func (c *cycle) inDoubt(reason *policy.Reason) policy.Verdict {
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	index := *c.policy.cluster.Of(n)
 	if index == local {
-		return int64(c.policy.config.ScoringStrategy.LocalScore)
+		return policy.MaxScore
 	}
 	if index == unconfigured || !c.states[index].known {
 		return policy.NoOpinion
@@ -205,9 +205,6 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	rest, _, ok := c.rest(index)
 	if !ok {
 		return policy.NoOpinion
-	}
-	if c.policy.config.ScoringStrategy.Type == policy.BinPack {
-		rest = 1 - rest
 	}
 	weight := float64(c.policy.config.Clusters[index].weight()) / float64(c.policy.largest)
 	const rounding = 1e-9

@@ -25,8 +25,8 @@ func TestScenarios(t *testing.T) {
 
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
-		"spread":  "",
-		"binpack": "scoringStrategy: {type: BinPack, localScore: 30}\nwhenStale: Neutral\nmetricDelay: 0s",
+		"reject":  "",
+		"neutral": "whenStale: Neutral\nmetricDelay: 0s",
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{

@@ -18,23 +18,12 @@ type Config struct {
 	ClusterLabel string `json:"clusterLabel" required:"must not be empty" form:"key"`
 	// Clusters are the remote clusters, at least one.
 	Clusters []Cluster `json:"clusters" required:"must name at least one cluster"`
-	// ScoringStrategy says which clusters are better.
-	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MetricDelay is how long a cluster takes to count a pod that is bound to its node. Default
 	// 10s.
 	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..1h"`
 	// WhenStale says what happens to a node whose cluster has no current signal, or is not
 	// configured. Default Reject.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
-}
-
-// ScoringStrategy says which clusters are better.
-type ScoringStrategy struct {
-	// Type is Spread (the default), which prefers clusters with more free, or BinPack.
-	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread"`
-	// LocalScore is the score of local nodes, 0..100. With 100, pods go to other clusters only if
-	// they fit on no local node. Default 100.
-	LocalScore int32 `json:"localScore" limits:"0..100"`
 }
 
 const (
@@ -58,11 +47,7 @@ func Type() policy.Type { return policy.TypeOf("RemoteClusters", Defaults, New) 
 
 // Defaults is the configuration of a policy of which the label and the clusters are missing.
 func Defaults() Config {
-	return Config{
-		ScoringStrategy: ScoringStrategy{Type: policy.Spread, LocalScore: int32(policy.MaxScore)},
-		MetricDelay:     metav1.Duration{Duration: 10 * time.Second},
-		WhenStale:       policy.Reject,
-	}
+	return Config{MetricDelay: metav1.Duration{Duration: 10 * time.Second}, WhenStale: policy.Reject}
 }
 
 // New returns the policy, or an aggregate of field.Error values.
