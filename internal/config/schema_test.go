@@ -108,7 +108,7 @@ func childOf(path, step string) string {
 }
 
 // expressible are the errors that the schema must find.
-var expressible = regexp.MustCompile(`^Unknown field|^Unsupported value|: must be (a string|a mapping|a list|true or false|a whole number|a number such|a duration such|a quantity such)`)
+var expressible = regexp.MustCompile(`^Unknown field|^Unsupported value|: must be (a string|a mapping|a list|true or false|a whole number|a number such|a duration such)`)
 
 // exclusive are the rules of fields of which only one may be set. The schema rejects the mapping around them.
 var exclusive = regexp.MustCompile(`^cannot be set together with |^a signal has one source`)
@@ -127,7 +127,7 @@ var inexpressible = []inexpressibleRule{
 	{"a field is required because of others", regexp.MustCompile(`^Required value: (or |goes with|says where|selects the|says what nodes use|.* is not a loopback|must list|allowedClients|the resource's name|names the resource whose|scoringStrategy.type: |Fraction, )`)},
 	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least interval)|: (serving|admin).address is |not a loopback address|: serves `)},
 	{"values are compared with each other", regexp.MustCompile(`^Duplicate (value|field)|stands for all namespaces|which is in the managedResources of`)},
-	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (at most 292 years|between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|at least [0-9a-z]+ for this source|0 or more)|^Too long: `)},
+	{"the limit is a duration, or a number beyond the schema", regexp.MustCompile(`must be (at most 292 years|between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|at least [0-9a-z]+ for this source|0 or more)|^Too long: `)},
 	{"a string has a form of its own", regexp.MustCompile(`^Invalid value: ".*: (name part|prefix part|a valid label|a lowercase RFC 1123|must |[0-9]+:[0-9]+: |is (joined|wrapped))`)},
 	{"the error is about the whole configuration", regexp.MustCompile(`^(1:1: syntax error|about the whole)`)},
 	{"the file is not one document of YAML", regexp.MustCompile(`^must be one document`)},

@@ -16,9 +16,8 @@ const LongestQuantity = 64
 const maxExponentDigits = 2
 
 // ParseQuantity is resource.ParseQuantity for texts of others, with a bound for its time and
-// memory. Everything that reads one text as a quantity uses it: the configuration, sources of
-// signals, and rules. What decodes whole objects of a request checks their JSON before
-// (internal/extender).
+// memory, for whatever reads one text as a quantity. What decodes whole objects of a request checks
+// their JSON before (internal/extender).
 func ParseQuantity(text string) (resource.Quantity, error) {
 	if len(text) > LongestQuantity {
 		return resource.Quantity{}, fmt.Errorf("a quantity has %d characters: must have at most %d", len(text), LongestQuantity)

@@ -237,11 +237,8 @@ func typeOf(s *schema) string {
 }
 
 func (s *schema) scalar() string {
-	switch {
-	case strings.Contains(s.Pattern, "ns|us|"):
+	if strings.Contains(s.Pattern, "ns|us|") {
 		return "duration"
-	case strings.Contains(s.Pattern, "numkMGTPE"):
-		return "quantity"
 	}
 	types := fmt.Sprint(s.Type)
 	for _, name := range []string{"object", "string", "boolean", "integer", "number"} {

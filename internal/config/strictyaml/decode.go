@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/policy/fields"
@@ -68,7 +67,6 @@ var (
 	valueType        = reflect.TypeFor[Value]()
 	durationType     = reflect.TypeFor[time.Duration]()
 	metaDurationType = reflect.TypeFor[metav1.Duration]()
-	quantityType     = reflect.TypeFor[resource.Quantity]()
 )
 
 // value decodes at into rv, which is addressable.
@@ -83,9 +81,6 @@ func (d *decoder) value(at Value, rv reflect.Value) {
 		return
 	case durationType, metaDurationType:
 		d.duration(at, n, rv)
-		return
-	case quantityType:
-		d.quantity(at, n, rv)
 		return
 	}
 	if rv.Kind() == reflect.Pointer {
@@ -342,24 +337,6 @@ func (d *decoder) duration(at Value, n *yaml.Node, rv reflect.Value) {
 		rv = rv.Field(0)
 	}
 	rv.SetInt(int64(duration))
-}
-
-func (d *decoder) quantity(at Value, n *yaml.Node, rv reflect.Value) {
-	const rule = "a quantity such as 2, 500m or 256Mi"
-	kind := null
-	if n.Kind == yaml.ScalarNode {
-		kind = classify(n)
-	}
-	if kind != text && kind != integer && kind != number {
-		d.must(at, rule)
-		return
-	}
-	q, err := fields.ParseQuantity(n.Value)
-	if err != nil {
-		d.must(at, rule)
-		return
-	}
-	rv.Set(reflect.ValueOf(q))
 }
 
 func (d *decoder) unmarshalJSON(at Value, into json.Unmarshaler) {

@@ -119,9 +119,6 @@ func TestHostileDocuments(t *testing.T) {
 		{"many errors", "items: [" + strings.Repeat("1,", 1_000) + "]", "too many errors"},
 		{"many duplicates", strings.Repeat("text: a\n", 1_000), "too many errors"},
 		{"long key", "? " + strings.Repeat("k", 5_000) + "\n: 1", "must not be longer"},
-		{"small exponent", "size: 1e-999999999", "must be a quantity"},
-		{"big exponent", "size: \"1e999999999\"", "must be a quantity"},
-		{"long quantity", "size: 0." + strings.Repeat("0", 200_000) + "1", "must be a quantity"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := outcome("f", []byte(tt.text))

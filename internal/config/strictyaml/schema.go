@@ -247,11 +247,7 @@ func sentence(text string) string {
 	return strings.ToUpper(first[:min(1, len(first))]) + text[min(1, len(first)):]
 }
 
-const (
-	durationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
-	// An exponent has at most two digits, as in fields.ParseQuantity.
-	quantityPattern = `^[+-]?[0-9]*\.?[0-9]*([numkMGTPE]|[KMGTPE]i|[eE][+-]?0*[0-9]{1,2})?$`
-)
+const durationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
 var durationText = regexp.MustCompile(durationPattern)
 
@@ -267,8 +263,6 @@ func (b *schemaBuilder) schema(rv reflect.Value) *Schema {
 		return &Schema{}
 	case durationType, metaDurationType:
 		return &Schema{Type: SchemaTypes{"string"}, Pattern: durationPattern}
-	case quantityType:
-		return &Schema{Type: SchemaTypes{"string", "number"}, Pattern: quantityPattern, MinLength: 1}
 	}
 	if rv.Kind() == reflect.Pointer {
 		if rv.IsNil() {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/tools/txtar"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
@@ -34,7 +33,6 @@ type Plain struct {
 	Items    []Item                `json:"items,omitempty"`
 	Opt      *Item                 `json:"opt,omitempty"`
 	Wait     *metav1.Duration      `json:"wait,omitempty"`
-	Size     resource.Quantity     `json:"size"`
 	Port     intstr.IntOrString    `json:"port"`
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	Free     any                   `json:"free,omitempty"`
@@ -182,7 +180,6 @@ func withoutZeroes(s Sample) map[string]any {
 	set("opt", s.Opt != nil, s.Opt)
 	set("wait", s.Wait != nil, s.Wait)
 	set("grace", s.Grace != 0, s.Grace)
-	set("size", !s.Size.IsZero(), s.Size)
 	set("port", s.Port != intstr.IntOrString{}, s.Port)
 	set("selector", s.Selector != nil, s.Selector)
 	set("free", s.Free != nil, s.Free)
@@ -212,7 +209,6 @@ func TestMarshalRoundTrip(t *testing.T) {
 				Items:  rapid.SliceOf(item).Draw(t, "items"),
 				Opt:    rapid.Ptr(item, true).Draw(t, "opt"),
 				Wait:   &metav1.Duration{Duration: time.Duration(rapid.Int64().Draw(t, "wait"))},
-				Size:   *resource.NewMilliQuantity(rapid.Int64().Draw(t, "size"), resource.DecimalSI),
 			},
 			Grace:   time.Duration(rapid.Int64().Draw(t, "grace")),
 			Mode:    rapid.SampledFrom([]Mode{{Off: true}}).Draw(t, "mode"),
@@ -237,7 +233,7 @@ func TestMarshalRoundTrip(t *testing.T) {
 		if string(text) != string(again) {
 			t.Fatalf("was:\n%s\nis:\n%s", text, again)
 		}
-		if out.Text != in.Text || out.Grace != in.Grace || out.Mode != in.Mode || out.Size.Cmp(in.Size) != 0 || out.Ratio != in.Ratio || out.Zone != in.Zone {
+		if out.Text != in.Text || out.Grace != in.Grace || out.Mode != in.Mode || out.Ratio != in.Ratio || out.Zone != in.Zone {
 			t.Fatalf("was %+v, is %+v", in, out)
 		}
 	})
