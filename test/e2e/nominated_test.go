@@ -83,6 +83,8 @@ func keepTheirGPU(th *theater.Theater, preemptions int, config string) (needless
 	for i := range smaller {
 		crowd.Go(func() { keepTrying(trying, th, fmt.Sprintf("smaller-%02d", i)) })
 	}
+	// What pods held that end while no replica serves is free only after reclaimAfter.
+	var serving sync.RWMutex
 	work := make(chan int)
 	group, ctx := errgroup.WithContext(th.Ctx)
 	for range workers {
@@ -98,7 +100,10 @@ func keepTheirGPU(th *theater.Theater, preemptions int, config string) (needless
 					return fmt.Errorf("%s: %w", spec.Name, err)
 				}
 				low(pod.Spec.NodeName) // before the deletion, so that the smaller pod cannot get the GPU in between
-				if err := controlplane.DeletePod(ctx, th.Client, pod); err != nil {
+				serving.RLock()
+				err = controlplane.DeletePod(ctx, th.Client, pod)
+				serving.RUnlock()
+				if err != nil {
 					return err
 				}
 			}
@@ -109,8 +114,11 @@ func keepTheirGPU(th *theater.Theater, preemptions int, config string) (needless
 		defer close(work)
 		for i := range preemptions {
 			if i%50 == 49 {
+				serving.Lock()
 				o.Kill()
-				if err := o.Start(ctx); err != nil {
+				err := o.Start(ctx)
+				serving.Unlock()
+				if err != nil {
 					return err
 				}
 			}
