@@ -101,7 +101,7 @@ image: ## write the container image for PLATFORMS to bin/image, as an OCI layout
 
 # What make test and make test-cluster leave out. bin/each has the output of each.
 nightly: ## run what takes hours: everything that is in neither make check, make test nor make test-cluster
-	@test/each lint-others test-nightly chaos test-equality "test-helm HELM=-all" test-pages test-image test-monitoring test-network test-browser \
+	@test/each lint-others test-nightly chaos test-equality "test-helm HELM=-all" test-pages test-image test-monitoring test-network test-node test-browser \
 		test-harness race fuzz cases scale figures next prove
 
 # A release also needs make check, make test and make nightly.
@@ -142,6 +142,9 @@ test-monitoring: prometheus ### test the alerts with Prometheus
 
 test-network: control-plane ### place pods while the network has faults that last
 	$(GO) -C test/network $(ONCE) -v . -args -full
+
+test-node: control-plane real-node ### run pods that share GPUs on a real node, as root
+	$(GO) $(ONCE) -p 1 -v -exec $(CURDIR)/test/node/enter ./test/node/...
 
 test-browser: control-plane ### test the page in Chromium, which must be installed
 	$(GO) -C test/browser $(ONCE) ./...

@@ -153,11 +153,13 @@ func logs(ctx context.Context, w io.Writer, s *stage.Stage, outcomes []outcome) 
 		if _, err := controlplane.WaitForPod(ctx, s.Client, o.pod, func(p *corev1.Pod) (bool, error) { return p.Status.Phase == corev1.PodRunning, nil }); err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "\n$ kubectl logs %s\n", o.pod.Name)
-		kubectl := s.Kubectl(ctx, "logs", "--all-containers", "--namespace", o.pod.Namespace, o.pod.Name)
-		kubectl.Stdout, kubectl.Stderr = w, w
-		if err := kubectl.Run(); err != nil {
-			return err
+		fmt.Fprintf(w, "\n$ kubectl logs --all-containers %s\n", o.pod.Name)
+		for _, c := range o.pod.Spec.Containers {
+			out, err := node.Logs(ctx, s.ControlPlane, o.pod, c.Name)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "%s: %s", c.Name, out)
 		}
 	}
 	return nil

@@ -160,13 +160,24 @@ func (n *Node) gpus() (count int) {
 // Running returns the pod with containers that print which GPUs they have and then sleep.
 func Running(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
-	pod.Spec.TerminationGracePeriodSeconds = new(int64(0))
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(1)) // with 0, the pod is gone before its processes are
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		c.Image, c.Command, c.Args = Busybox, []string{"sh", "-c", `echo I see $(ls /dev | grep nvidia || echo no GPU) $(env | grep -E "^(NVIDIA|CUDA)")
 exec sleep 2147483647`}, nil
 	}
 	return pod
+}
+
+// Logs returns what a container of a pod of Running prints, when it has.
+func Logs(ctx context.Context, cp *controlplane.ControlPlane, pod *corev1.Pod, container string) (string, error) {
+	for {
+		out, err := cp.Kubectl(ctx, "logs", "--namespace", pod.Namespace, pod.Name, "--container", container).CombinedOutput()
+		if err != nil || len(out) > 0 {
+			return string(out), err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // program returns the path of a program of the module in programs/.
