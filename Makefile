@@ -143,7 +143,8 @@ test-monitoring: prometheus ### test the alerts with Prometheus
 test-network: control-plane ### place pods while the network has faults that last
 	$(GO) -C test/network $(ONCE) -v . -args -full
 
-test-node: control-plane real-node ### run pods that share GPUs on a real node, as root
+test-node: control-plane real-node helm ### run pods that share GPUs, and the chart from the image, on a real node, as root
+	@$(MAKE) --no-print-directory image IMAGE=outboard:dev PLATFORMS=linux/$$($(GO) env GOARCH)
 	$(GO) $(ONCE) -p 1 -v -exec $(CURDIR)/test/node/enter ./test/node/...
 
 test-browser: control-plane ### test the page in Chromium, which must be installed
