@@ -143,9 +143,10 @@ test-monitoring: prometheus ### test the alerts with Prometheus
 test-network: control-plane ### place pods while the network has faults that last
 	$(GO) -C test/network $(ONCE) -v . -args -full
 
+# Without root: make test-node SUDO="sudo -E env PATH=$PATH"
 test-node: control-plane real-node helm ### run pods that share GPUs, and the chart from the image, on a real node, as root
 	@$(MAKE) --no-print-directory image IMAGE=outboard:dev PLATFORMS=linux/$$($(GO) env GOARCH)
-	$(GO) $(ONCE) -p 1 -v -exec $(CURDIR)/test/node/enter ./test/node/...
+	$(GO) $(ONCE) -p 1 -v -exec '$(SUDO) $(CURDIR)/test/node/enter' ./test/node/...
 
 test-browser: control-plane ### test the page in Chromium, which must be installed
 	$(GO) -C test/browser $(ONCE) ./...
@@ -298,7 +299,7 @@ format:
 
 # The other modules import what no test of each change does, which takes minutes to compile: .ci/changed runs lint-others if they change.
 MODULES ?= . bench tools/image examples/own-policy kubernetes
-OTHERS := tools/render test/browser test/lint test/network
+OTHERS := tools/render test/browser test/lint test/network test/node/programs
 
 # bin/lint has the analyzers of go vet, too.
 lint:
