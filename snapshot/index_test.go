@@ -16,14 +16,6 @@ func viewOf(nodes int) (*snapshot.Builder, *snapshot.View) {
 	return b, b.View()
 }
 
-func names(v *snapshot.View) [][]byte {
-	var all [][]byte
-	for n := range v.All() {
-		all = append(all, []byte(n.Name))
-	}
-	return all
-}
-
 // find returns the nodes of the view with these names.
 func find(v *snapshot.View, names [][]byte) []*snapshot.Node {
 	rows := make([]int32, len(names))

@@ -29,12 +29,6 @@ func pod(name, nodeName string) *corev1.Pod {
 	}
 }
 
-func phase(p *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
-	p = p.DeepCopy()
-	p.Status.Phase = phase
-	return p
-}
-
 func withVersion[T metav1.Object](object T, version string) T {
 	object.SetResourceVersion(version)
 	return object

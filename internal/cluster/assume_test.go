@@ -10,32 +10,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// shown returns where the latest View has the pod with the UID p: on which nodes, and whether it is bound there, or to which node it is
-// nominated.
-func shown(s *State) string {
-	on := ""
-	for n := range s.View().All() {
-		for _, pod := range n.Pods {
-			if pod.UID != "p" {
-				continue
-			}
-			on += "on " + n.Name
-			if pod.Spec.NodeName != "" {
-				on += ", bound"
-			}
-		}
-		for _, pod := range s.View().Nominated() {
-			if pod.Status.NominatedNodeName == n.Name {
-				on += "nominated to " + n.Name
-			}
-		}
-	}
-	if on == "" {
-		return "nowhere"
-	}
-	return on
-}
-
 // A pod that asks where it fits does not count against itself while it is decided, and counts when it is bound.
 func TestViewFor(t *testing.T) {
 	c := &Cluster{State: NewState()}

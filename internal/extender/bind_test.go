@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -169,35 +168,4 @@ func TestBindCountsThePodAdmittedBefore(t *testing.T) {
 			t.Errorf("the second pod: %s", got)
 		}
 	})
-}
-
-// shop is a policy that allocates one unit, and the ledgers with its allocations.
-type shop struct {
-	labels
-	allocated int
-}
-
-func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
-	return []snapshot.LedgerKey{{Resource: "shop/unit"}}, nil
-}
-
-func (s *shop) Reserve(policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
-	return policy.Allocation{Annotations: map[string]string{"shop/unit": "7"}}, policy.Verdict{}
-}
-
-func (s *shop) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
-	allocation, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
-	if err != nil {
-		return snapshot.LedgerPod{}, err
-	}
-	s.allocated++
-	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: allocation.Annotations}, nil
-}
-
-func (s *shop) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
-	return nil
-}
-
-func (s *shop) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
-	return nil
 }

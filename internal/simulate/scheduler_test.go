@@ -1,18 +1,13 @@
 package simulate
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/gpushare"
@@ -26,19 +21,6 @@ func names(nodes []*node) []string {
 		all = append(all, n.object.Name)
 	}
 	return all
-}
-
-func call(t *testing.T, handler http.Handler, pod *corev1.Pod, nodes []string, into any) {
-	t.Helper()
-	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body)))
-	if err := json.Unmarshal(recorder.Body.Bytes(), into); err != nil {
-		t.Fatalf("%v: %s", err, recorder.Body)
-	}
 }
 
 func TestFilters(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/test/controlplane"
-	"outboard.dev/outboard/test/stage"
 	"outboard.dev/outboard/test/theater"
 )
 
@@ -99,9 +98,6 @@ func TestDoctorEmptyNodeInfos(t *testing.T) {
 		t.Errorf("with names the pod is on %s", got)
 	}
 }
-
-// placed reports whether a pod is on a node.
-func placed(p stage.Outcome) bool { return p.Waiting == "" }
 
 // The doctor reads the cluster: kube-scheduler's pod, the resources of nodes, Services.
 func TestDoctorReadsTheCluster(t *testing.T) {

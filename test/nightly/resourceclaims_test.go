@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/theater"
 )
 
@@ -53,11 +52,4 @@ all          0     0         16    16
 	if status, stdout, _ := run(th, th.Kubeconfig(), "gpus", "none"); status != 1 || stdout != "node \"none\" not found\n" {
 		t.Errorf("status %d, %q", status, stdout)
 	}
-}
-
-func names(devices []simulate.PlacedDevice) (names []string) {
-	for _, d := range devices {
-		names = append(names, d.Pool+"/"+d.Device)
-	}
-	return names
 }
