@@ -15,8 +15,9 @@
 // fits, or the pod is bound or deleted. A pod with scheduling gates is not: no annotation makes
 // kube-scheduler try it. When a new View is published, the Requeuer evaluates the pending pods
 // again, on the nodes that kube-scheduler last asked about: kube-scheduler itself knows why the
-// other nodes do not fit, and which event changes that. Pods of higher priority come first, then
-// those whose retries failed the fewest times, then the oldest.
+// other nodes do not fit, and which event changes that. But up to 1.37, it may lose the event that
+// the last victim on the node to which a pod is nominated is gone, so this node counts, too. Pods
+// of higher priority come first, then those whose retries failed the fewest times, then the oldest.
 //
 // The Requeuer requeues one pod at a time. It waits until the outcome is known (the pod is bound,
 // deleted, or rejected again), or for one second, before it requeues the next, and evaluates each

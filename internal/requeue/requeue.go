@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -152,10 +153,12 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *dec
 	if why != nil {
 		main = why.Brief()
 	}
+	eval := evaluation{req.View.FreedGeneration(), e}
+	if req.Pod.Status.NominatedNodeName != "" { // perhaps not among the nodes of the call
+		eval = evaluation{}
+	}
 	var added, wasRequeued bool
-	r.update(func(q *queue) {
-		added, wasRequeued = q.rejected(i, req.Pod, n, main, evaluation{req.View.FreedGeneration(), e}, time.Now())
-	})
+	r.update(func(q *queue) { added, wasRequeued = q.rejected(i, req.Pod, n, main, eval, time.Now()) })
 	if !added {
 		r.metrics.dropped.Inc()
 	}
@@ -275,6 +278,10 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 			return p, 0
 		}
 		r.nodes = p.nodes.in(view, r.nodes[:0])
+		nominated := view.Node(pod.Status.NominatedNodeName)
+		if nominated != nil && !slices.ContainsFunc(nominated.Pods, terminating) {
+			r.nodes = append(r.nodes, nominated)
+		}
 		fits, err := e.FitsAny(ctx, engine.Request{Pod: pod, View: view, Nodes: r.nodes})
 		if fits {
 			return p, 0
@@ -288,6 +295,8 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 	}
 	return nil, min(wait, next.Sub(now))
 }
+
+func terminating(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }
 
 // requeue requeues the pod, unless it has changed in the queue since.
 func (r *Requeuer) requeue(ctx context.Context, p *pendingPod) {

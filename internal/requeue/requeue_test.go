@@ -275,6 +275,37 @@ func TestOnlyNodesAskedAbout(t *testing.T) {
 	})
 }
 
+// The node to which a pod is nominated counts once the victims are gone, also if kube-scheduler rejects the node itself in its last call.
+func TestNominatedPod(t *testing.T) {
+	simulate(t, 0, func(c *fakeCluster) {
+		c.node("asked", 0)
+		c.node("nominated", 4)
+		victim := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "victim", UID: "victim", DeletionTimestamp: &metav1.Time{Time: c.start}},
+			Spec:       corev1.PodSpec{NodeName: "nominated"},
+		}
+		c.change(func(b *snapshot.Builder) { b.SetPod(victim) })
+		rejected := func(name string) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+			pod.Status.NominatedNodeName = "nominated"
+			c.set(pod)
+			c.observe(engine.Request{Pod: pod, View: c.View(), Nodes: []*snapshot.Node{c.View().Node("asked")}}, false, nil, nil)
+		}
+		rejected("early")
+		if requeued := c.after(time.Hour); requeued != "" {
+			t.Errorf("requeued while a pod ends: %s", requeued)
+		}
+		c.change(func(b *snapshot.Builder) { b.DeletePod(victim.UID) })
+		if requeued := c.after(time.Second); requeued != "early@3600" {
+			t.Errorf("requeued when it is gone: %s", requeued)
+		}
+		rejected("late")
+		if requeued := c.after(time.Hour); !strings.HasPrefix(requeued, "late@36") {
+			t.Errorf("requeued after it is gone: %s", requeued)
+		}
+	})
+}
+
 // New policies may let a pod pass although the cluster has not changed.
 func TestUse(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
