@@ -185,6 +185,9 @@ func (n *Node) program(name string) string {
 	return filepath.Join(n.root, "test", "node", "programs", "bin", name)
 }
 
+// searchPath is the environment in which programs find those of the module.
+func (n *Node) searchPath() string { return "PATH=" + n.program("") + ":" + os.Getenv("PATH") }
+
 // kubernetes returns the path of a program of Kubernetes.
 func (n *Node) kubernetes(name string) string {
 	return filepath.Join(n.root, "kubernetes", "bin", name)
@@ -193,7 +196,7 @@ func (n *Node) kubernetes(name string) string {
 // run starts a program.
 func (n *Node) run(name, path string, args ...string) error {
 	p, err := n.cp.StartProcess(controlplane.Command{
-		Name: name, Path: path, Args: args, Env: []string{"PATH=" + filepath.Dir(n.program("")) + ":" + os.Getenv("PATH")},
+		Name: name, Path: path, Args: args, Env: []string{n.searchPath()},
 	})
 	if err != nil {
 		return fmt.Errorf("%w: make node builds it", err)
