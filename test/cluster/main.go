@@ -1,8 +1,9 @@
 // Command cluster starts etcd and kube-apiserver on this machine, kube-scheduler if it is given a configuration, and with -node a real
-// node, until it is interrupted. Extenders, such as outboard serve, are for you to run.
+// node with a kube-scheduler, until it is interrupted. Extenders, such as outboard serve, are for you to run.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,7 +24,7 @@ var gpus = controlplane.NodeSpec{Name: "node-1", Labels: map[string]string{
 }}
 
 func main() {
-	scheduler := flag.String("scheduler", "", "the configuration of kube-scheduler, which runs only with it")
+	scheduler := flag.String("scheduler", "", "the configuration of kube-scheduler, which runs only with it or with -node")
 	real := flag.Bool("node", false, "run a real node with 8 GPUs that do not exist, in the namespaces of test/node/enter")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,6 +51,7 @@ func run(ctx context.Context, w io.Writer, schedulerFile string, real bool) (err
 	var options controlplane.Options
 	if real {
 		options = node.ControlPlane()
+		config = cmp.Or(config, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
 	}
 	cp, err := controlplane.Start(ctx, options)
 	if err != nil {
