@@ -6,12 +6,18 @@ import (
 	"strings"
 )
 
+// closed is the cause of a write after Outboard has refused the client: the write can end before
+// the TLS alert is read.
+const closed = "Outboard closed the connection: it refuses kube-scheduler's client certificate, or was stopped"
+
 // failures are the causes of failed calls, by what kube-scheduler's message contains; the first one
 // counts. These are texts of Go's libraries and of kube-scheduler's client for extenders.
 var failures = []struct{ contains, cause string }{
-	{"certificate has expired", "Outboard's certificate has expired: renew it with outboard setup certs --renew"},
+	{"certificate has expired", "Outboard's certificate has expired: renew it with outboard setup certs --cluster --renew, or for files --dir DIR --renew"},
 	{"x509: ", "kube-scheduler does not accept Outboard's certificate, by its tlsConfig.caFile"},
 	{"remote error: tls: ", "Outboard refuses kube-scheduler's certificate: it has expired, or is of another CA"},
+	{"broken pipe", closed},
+	{"connection reset by peer", closed},
 	{"connection refused", "nothing listens there"},
 	{"no such host", "kube-scheduler cannot resolve the name"},
 	{"deadline exceeded", "no response came within httpTimeout"},

@@ -54,7 +54,9 @@ profiles:
 		"rejected, and not yet said":  {ours, "", "", "", true, "/gpu", "PodLimit.LimitReached", "full"},
 		"rejected, and then failed":   {ours, "", corev1.PodReasonSchedulerError, call + "EOF", true, "/gpu", pending.Failed, "kube-scheduler's attempt failed: " + call + "EOF"},
 		"wrong port":                  {ours, "", corev1.PodReasonSchedulerError, call + "dial tcp 127.0.0.1:18443: connect: connection refused", true, "", pending.Failed, fails("nothing listens there")},
-		"expired serving certificate": {ours, "", corev1.PodReasonSchedulerError, call + "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time", true, "", pending.Failed, fails("Outboard's certificate has expired: renew it with outboard setup certs --renew")},
+		"refused client certificate":  {ours, "", corev1.PodReasonSchedulerError, call + "write tcp 127.0.0.1:50212->127.0.0.1:18443: write: broken pipe", true, "", pending.Failed, fails("Outboard closed the connection: it refuses kube-scheduler's client certificate, or was stopped")},
+		"refused before the request":  {ours, "", corev1.PodReasonSchedulerError, call + "read tcp 127.0.0.1:50212->127.0.0.1:18443: read: connection reset by peer", true, "", pending.Failed, fails("Outboard closed the connection: it refuses kube-scheduler's client certificate, or was stopped")},
+		"expired serving certificate": {ours, "", corev1.PodReasonSchedulerError, call + "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time", true, "", pending.Failed, fails("Outboard's certificate has expired: renew it with outboard setup certs --cluster --renew, or for files --dir DIR --renew")},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{SchedulerName: tt.scheduler, NodeName: tt.node, Containers: []corev1.Container{{}}}}
 		if tt.gpu {

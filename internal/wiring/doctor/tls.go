@@ -180,10 +180,10 @@ func (e *extenderAt) server(t *tlsConfig) {
 	const rejects = "every call fails, because kube-scheduler does not accept the certificate"
 	if err := cert.VerifyHostname(name); err != nil {
 		e.report(Error, "ServerCertificate", "tlsConfig.serverName", fmt.Sprintf("the certificate of Outboard is for %s, and not for %s", strings.Join(certs.Hosts(cert), ", "), name),
-			rejects, "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name, as with outboard setup certs --dir DIR --renew --server-name and all names")
+			rejects, "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name, as with outboard setup certs --cluster --renew --server-name "+name+", or for files with --dir DIR in place of --cluster")
 	}
 	if why := e.refusal(certificates(e.text(t.CAFile, t.CAData)), chain); why != "" {
-		e.report(Error, "ServerCertificate", "tlsConfig", "the certificate of Outboard is not valid for the CA: "+why, rejects, "use the CA that signed it, or renew it, as with outboard setup certs --dir DIR --renew")
+		e.report(Error, "ServerCertificate", "tlsConfig", "the certificate of Outboard is not valid for the CA: "+why, rejects, "use the CA that signed it, or renew it, as with outboard setup certs --cluster --renew, or for files --dir DIR --renew")
 	}
 }
 
@@ -234,7 +234,7 @@ func (e *extenderAt) client(t *tlsConfig) {
 	}
 	if why := e.refusal(certificates(e.readOrOmit(e.Config.Serving.TLS.ClientCAFile, e.ReadConfigFile)), chain); why != "" {
 		e.report(Error, "ClientCertificate", at, "the certificate is not valid for serving.tls.clientCAFile of Outboard: "+why,
-			"every call fails, because Outboard does not accept the certificate", "use one that this CA signed, or renew it, as with outboard setup certs --dir DIR --renew")
+			"every call fails, because Outboard does not accept the certificate", "use one that this CA signed, or renew it, as with outboard setup certs --cluster --renew, or for files --dir DIR --renew")
 	}
 }
 
