@@ -12,6 +12,7 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // pluginName is the name of Outboard's plugin, in builds of kube-scheduler that contain it.
@@ -19,7 +20,7 @@ const pluginName = "Outboard"
 
 // defaultPlugins are those of kube-scheduler that are on by default, at extension points where the
 // order matters to Outboard, or where it matters whether one is on.
-var defaultPlugins = map[string][]string{"bind": {"DefaultBinder"}, "filter": {"NodeResourcesFit"}}
+var defaultPlugins = map[string][]string{"bind": {"DefaultBinder"}, "filter": {"NodeResourcesFit"}, "postFilter": {"DefaultPreemption"}}
 
 // pluginSets are the sets of plugins of a profile by the names of their fields: those at extension
 // points of Outboard's plugin.
@@ -72,15 +73,23 @@ func (s pluginSets) inOrder(point string) (order []string) {
 func (c *checker) plugin() (found bool) {
 	for i, p := range c.doc.config.Profiles {
 		path, sets, listed := fmt.Sprintf("profiles[%d]", i), setsOf(p.Plugins), false
-		for _, set := range sets {
+		misspelled := false // kube-scheduler's order of the plugins is then unknown
+		for point, set := range sets {
 			listed = listed || enables(set, pluginName)
+			for k, q := range set.Enabled {
+				if !enables(set, pluginName) && fields.Nearest(q.Name, []string{pluginName}) != "" {
+					misspelled = true
+					c.refuse("InvalidValue", fmt.Sprintf("%s.plugins.%s.enabled[%d].name", path, point, k), "there is no plugin "+q.Name+"; did you mean Outboard?", "", "write name: Outboard")
+				}
+			}
 		}
 		j := slices.IndexFunc(p.PluginConfig, func(a pluginConfig) bool { return a.Name == pluginName })
-		if j < 0 && !listed {
+		if j < 0 && !listed && !misspelled {
 			continue
 		}
 		found = true
 		switch {
+		case misspelled:
 		case !listed:
 			c.at(Error, "PluginNotEnabled", path+".plugins", "pluginConfig has arguments for Outboard, and no list enables the plugin", "kube-scheduler does not call it", "list Outboard in plugins.multiPoint.enabled and plugins.bind.enabled")
 		case j < 0 || p.PluginConfig[j].Args.At("configFile").IsZero() && p.PluginConfig[j].Args.At("profiles").IsZero():
@@ -137,6 +146,7 @@ func (c *checker) pluginArguments(u *usedProfile) {
 		c.omit("what the policies of Outboard's plugin need in "+u.scheduler+".plugins", why)
 	} else {
 		c.bindsFirst(u)
+		c.namesCandidates(u)
 		c.countedByFit(u)
 	}
 }
@@ -157,6 +167,15 @@ func (c *checker) bindsFirst(u *usedProfile) {
 		fix += ", and in plugins.multiPoint.enabled"
 	}
 	c.at(Error, "PluginNotEnabled", u.scheduler+".plugins.bind", "Outboard is not the first in plugins.bind, and "+allocator+" allocates resources", why+": Outboard rejects all pods that need an allocation, and they stay pending", fix)
+}
+
+// namesCandidates checks that Outboard runs before the plugins that evict pods: otherwise the plugin
+// names no nodes, because the others would consider only these.
+func (c *checker) namesCandidates(u *usedProfile) {
+	if order := u.sets.inOrder("postFilter"); u.Listed() > 0 && (len(order) == 0 || order[0] != pluginName) {
+		c.at(Warning, "PluginNotEnabled", u.scheduler+".plugins.postFilter", "Outboard is not the first in plugins.postFilter, and the profile "+u.Path+" has a shortlist",
+			"the plugin names no nodes: kube-scheduler evaluates the nodes as usual, and not the best by the policies", "list Outboard first in plugins.postFilter.enabled, and in plugins.multiPoint.enabled, or set shortlist: 0 in the profile")
+	}
 }
 
 // countedByFit reports resources that kube-scheduler is not to count, and that its own plugin
