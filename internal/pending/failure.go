@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// closed is the cause of a write after Outboard has refused the client: the write can end before
-// the TLS alert is read.
+// closed is the cause if kube-scheduler's client still writes when Outboard has refused it, so that
+// the error of the write hides the TLS alert.
 const closed = "Outboard closed the connection: it refuses kube-scheduler's client certificate, or was stopped"
 
 // failures are the causes of failed calls, by what kube-scheduler's message contains; the first one
@@ -18,6 +18,7 @@ var failures = []struct{ contains, cause string }{
 	{"remote error: tls: ", "Outboard refuses kube-scheduler's certificate: it has expired, or is of another CA"},
 	{"broken pipe", closed},
 	{"connection reset by peer", closed},
+	{"use of closed network connection", closed},
 	{"connection refused", "nothing listens there"},
 	{"no such host", "kube-scheduler cannot resolve the name"},
 	{"deadline exceeded", "no response came within httpTimeout"},
