@@ -160,7 +160,7 @@ func TestSimulateSaysWhyNoMoreFit(t *testing.T) {
 	config := file(t, header+"profiles:\n- policies: [{type: GPUMemory}]\n")
 	big := file(t, strings.Replace(onePod, "gpu-mem: 10", "gpu-mem: 20", 1))
 	const want = "outboard: 0 more pods like default/new fit\n" +
-		"  the next one fits on no node: 3 Insufficient cpu, 2 no healthy GPU has that much memory in total, 1 Insufficient aliyun.com/gpu-mem, 1 node(s) were unschedulable\n"
+		"  the next one fits on no node: 3 Insufficient cpu, 2 node(s) have no healthy GPU that is large enough, 1 Insufficient aliyun.com/gpu-mem, 1 node(s) were unschedulable\n"
 	if out, err := execute(t, "simulate", nodes, "--config", config, "--count-fitting", big); err != nil || out != want {
 		t.Errorf("got\n%s(%v), want\n%s", out, err, want)
 	}

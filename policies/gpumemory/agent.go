@@ -31,8 +31,10 @@ type agent interface {
 	ordered() bool
 	// hardware returns what the node reports about its GPUs.
 	hardware(*corev1.Node) hardware
-	// request returns what the pod requests, without its models, or nil when it requests no GPU.
-	request(*corev1.Pod) *request
+	// request returns what the pod requests, without its models, or nil when it requests no GPU. The
+	// error, for the pod's owner, is about an annotation; then the request is what a pod on a node
+	// counts as.
+	request(*corev1.Pod) (*request, error)
 	// state returns what the policy reads from a pod on a node.
 	state(*corev1.Pod) podState
 	// annotations returns the annotations from which the agent reads which GPUs the pod gets, and

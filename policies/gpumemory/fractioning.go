@@ -31,17 +31,17 @@ func (a *gpuFractioning) hardware(node *corev1.Node) hardware {
 }
 
 // request implements agent. Containers with different modes may not share a GPU.
-func (a *gpuFractioning) request(pod *corev1.Pod) *request {
-	r := a.nvidia.request(pod)
-	if r == nil || r.refused != nil {
-		return r
+func (a *gpuFractioning) request(pod *corev1.Pod) (*request, error) {
+	r, err := a.nvidia.request(pod)
+	if err != nil || r == nil || r.refused != nil {
+		return r, err
 	}
 	for key, value := range pod.Annotations {
 		if strings.HasPrefix(key, containerKey) && strings.HasSuffix(key, modeSuffix) && strings.TrimSpace(value) != "time-slicing" {
 			r.refused = computeMode
 		}
 	}
-	return r
+	return r, nil
 }
 
 // annotations implements agent. It writes the memory, too, so that a change of the request after the

@@ -9,6 +9,7 @@
 package gpumemory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -35,6 +36,7 @@ type gpuMemory struct {
 
 // newGPUMemory returns the policy. If it compares nodes, it does so by the strategy.
 func newGPUMemory(config Config, leastWaste strategy.Strategy) *gpuMemory {
+	config.Unit = cmp.Or(config.Unit, GiB)
 	if config.NodeAgent != GPUShare {
 		config.Unit = MiB
 	}
@@ -75,9 +77,11 @@ func (c *Config) Inputs() policy.Inputs {
 }
 
 func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	r := p.request(pod)
+	r, err := p.request(pod)
 	c := cycle{policy: p, pod: pod.UID, request: r}
 	switch {
+	case err != nil:
+		return nil, err
 	case p.ranker == nil && r == nil:
 		return nil, nil
 	case p.ranker == nil:
@@ -204,15 +208,15 @@ func (r *request) expected(u *usage) int64 {
 }
 
 func (p *gpuMemory) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
-	if p.request(pod) == nil {
-		return nil, nil
+	if r, err := p.request(pod); err != nil || r == nil {
+		return nil, err
 	}
 	return []snapshot.LedgerKey{{Resource: p.agent.resource(), Node: node.Name}}, nil
 }
 
 func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
-	r := p.request(ask.Pod)
-	if r == nil {
+	r, err := p.request(ask.Pod)
+	if err != nil || r == nil { // Ledgers names none
 		return policy.Allocation{}, policy.Verdict{}
 	}
 	others, ledger := allocations.Others(ask)
@@ -244,7 +248,7 @@ func (p *gpuMemory) ValidateAllocation(ask policy.ReserveRequest) (after []types
 	if !p.usable(ask.Ledger, ask.Pod.UID, ask.Node) {
 		return nil, policy.Verdict{Reason: unusableAllocation}
 	}
-	r := p.request(ask.Pod)
+	r, _ := p.request(ask.Pod)
 	if r == nil || r.whole() || !p.agent.ordered() {
 		return nil, policy.Verdict{}
 	}

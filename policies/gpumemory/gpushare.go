@@ -150,15 +150,15 @@ func (a *gpuShare) hardware(node *corev1.Node) hardware {
 	return hw
 }
 
-func (a *gpuShare) request(pod *corev1.Pod) *request {
+func (a *gpuShare) request(pod *corev1.Pod) (*request, error) {
 	memory, count := requested(pod)
 	r := &request{memory: memory, gpus: count}
 	if asking(pod.Spec.InitContainers) > 0 {
 		r.refused, r.gpus = initContainer, 1
-		return r
+		return r, nil
 	}
 	if memory == 0 && count == 0 {
-		return nil
+		return nil, nil
 	}
 	if label, ok := pod.Labels[countResource]; ok && count == 0 {
 		n, err := strconv.ParseInt(label, 10, 32)
@@ -178,7 +178,7 @@ func (a *gpuShare) request(pod *corev1.Pod) *request {
 	case !evenly(pod.Spec.Containers, r.gpus):
 		r.refused = unevenShares
 	}
-	return r
+	return r, nil
 }
 
 func (a *gpuShare) state(pod *corev1.Pod) podState {

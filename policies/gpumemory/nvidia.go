@@ -1,6 +1,7 @@
 package gpumemory
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
@@ -24,8 +26,9 @@ const (
 
 	// These are the number of GPUs of a pod, of which its containers get shares, or all. They have
 	// the GPUs in common.
-	gpusKey  = "outboard.dev/gpus"
-	wholeKey = "outboard.dev/whole-gpus"
+	ownKey   = "outboard.dev/"
+	gpusKey  = ownKey + "gpus"
+	wholeKey = ownKey + "whole-gpus"
 
 	// Annotations about the container NAME have a key containerKey + NAME + one of the suffixes.
 	containerKey  = "nvidia.com/container."
@@ -93,15 +96,14 @@ func wholeGPU(name corev1.ResourceName) bool {
 // memory is what annotations request for one container, in MiB of each of its GPUs.
 type memory struct{ request, limit int64 }
 
-// memoryOf returns what the annotations of the pod request for each container, and false if the
-// agent does not accept a value. It ignores the other annotations, and all of them of a pod with
-// whole GPUs: Outboard has written them.
-func memoryOf(pod *corev1.Pod) (all map[string]memory, valid bool) {
-	valid = true
+// memoryOf returns what the annotations of the pod request for each container. The error is about
+// the first value that the agent does not accept. It ignores the other annotations, and all of them
+// of a pod with whole GPUs: Outboard has written them.
+func memoryOf(pod *corev1.Pod) (all map[string]memory, err error) {
 	if _, whole := pod.Annotations[wholeKey]; whole {
-		return nil, valid
+		return nil, nil
 	}
-	for key, value := range pod.Annotations {
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		rest, ok := strings.CutPrefix(key, containerKey)
 		if !ok {
 			continue
@@ -111,11 +113,14 @@ func memoryOf(pod *corev1.Pod) (all map[string]memory, valid bool) {
 		if !isRequest && !isLimit {
 			continue
 		}
+		value := pod.Annotations[key]
 		q, err := fields.ParseQuantity(value)
-		if valid = valid && err == nil && q.Value() >= 1<<20; !valid {
-			return nil, false
-		}
-		if all == nil {
+		switch {
+		case err != nil:
+			return nil, annotationError(key, "%.100q is not a quantity, such as 6Gi", value)
+		case q.Value() < 1<<20:
+			return nil, annotationError(key, "%.100q is less than 1Mi: write a unit, such as 6Gi", value)
+		case all == nil:
 			all = map[string]memory{}
 		}
 		if mib := min(1+(q.Value()-1)>>20, allocations.MaxCapacity>>10); isRequest {
@@ -124,35 +129,68 @@ func memoryOf(pod *corev1.Pod) (all map[string]memory, valid bool) {
 			all[limited] = memory{all[limited].request, mib}
 		}
 	}
-	for name, m := range all { // each is the default of the other
-		if m.request == 0 {
-			m.request = m.limit
+	for _, name := range slices.Sorted(maps.Keys(all)) { // each is the default of the other
+		m := all[name]
+		all[name] = memory{cmp.Or(m.request, m.limit), cmp.Or(m.limit, m.request)}
+		if m = all[name]; m.request > m.limit && err == nil {
+			err = annotationError(containerKey+name+requestSuffix, "%dMi is above the limit, %dMi", m.request, m.limit)
 		}
-		if m.limit == 0 {
-			m.limit = m.request
-		}
-		all[name], valid = m, valid && m.request <= m.limit
 	}
-	return all, valid
+	return all, err
+}
+
+// annotationError is an error about an annotation of a pod, whose key may be very long.
+func annotationError(key, format string, values ...any) error {
+	return fmt.Errorf("annotation %.200q: "+format, append([]any{key}, values...)...)
+}
+
+// misspelled returns an error about the first annotation with a key that nothing reads, but that
+// seems to request a GPU: without it, the pod would run without one.
+func (a *nvidia) misspelled(pod *corev1.Pod) error {
+	own := []string{gpusKey, wholeKey, a.config.ModelAnnotation}
+	suffixes := []string{requestSuffix, limitSuffix, devicesSuffix}
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
+		if short, ok := strings.CutPrefix(key, ownKey); ok && !slices.Contains(own, key) {
+			if near := fields.Nearest(short, []string{gpusKey[len(ownKey):], wholeKey[len(ownKey):]}); near != "" {
+				return annotationError(key, "unknown; did you mean %s?", ownKey+near)
+			}
+		}
+		rest, ok := strings.CutPrefix(key, containerKey)
+		name, suffix, _ := strings.Cut(rest, ".")
+		known := strings.HasPrefix(suffix, "gpu-compute.") || slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(rest, s) })
+		if !ok || known {
+			continue
+		}
+		if near := fields.Nearest("."+suffix, suffixes[:2]); near != "" {
+			return annotationError(key, "unknown; did you mean %.200s?", containerKey+name+near)
+		}
+		if slices.Contains(suffixes, "."+rest) || strings.Contains(suffix, "gpu-memory") || strings.Contains(suffix, "gpus") {
+			return annotationError(key, "unknown; memory is requested by %sNAME%s", containerKey, limitSuffix)
+		}
+	}
+	return nil
 }
 
 // request implements agent: the containers share the GPUs of the pod, and count as kube-scheduler
 // counts other resources.
-func (a *nvidia) request(pod *corev1.Pod) *request {
-	all, valid := memoryOf(pod)
-	text, whole := pod.Annotations[wholeKey]
+func (a *nvidia) request(pod *corev1.Pod) (*request, error) {
+	all, invalid := memoryOf(pod)
+	key := wholeKey
+	text, whole := pod.Annotations[key]
 	count := whole
 	if !whole {
-		text, count = pod.Annotations[gpusKey]
+		key = gpusKey
+		text, count = pod.Annotations[key]
 	}
-	if all == nil && valid && !count {
-		return nil
+	err := cmp.Or(a.misspelled(pod), invalid)
+	if all == nil && invalid == nil && !count {
+		return nil, err
 	}
 	r := &request{gpus: 1}
 	if count {
-		n, err := strconv.ParseUint(text, 10, 7)
-		if err != nil || n < 1 {
-			r.refused, n = invalidCount, 1
+		n, wrong := strconv.ParseUint(text, 10, 7)
+		if wrong != nil || n < 1 {
+			err, n = cmp.Or(err, annotationError(key, "%.100q is not a number of GPUs", text)), 1
 		}
 		r.gpus = int64(n)
 	}
@@ -162,17 +200,27 @@ func (a *nvidia) request(pod *corev1.Pod) *request {
 	r.memory = r.share * r.gpus
 	containers := getting(pod, all)
 	switch {
-	case r.refused != nil:
-	case !valid || !whole && len(all) == 0:
-		r.refused = invalidMemory
+	case err != nil:
+	case !whole && len(all) == 0:
+		err = annotationError(key, "needs the memory of each GPU, in %sNAME%s; for whole GPUs, use %s", containerKey, limitSuffix, wholeKey)
 	case len(all) > len(asking.Spec.Containers)+len(asking.Spec.InitContainers):
-		r.refused = unknownContainer
+		err = unknownContainer(pod, containers)
 	case len(containers) > maxContainers:
 		r.refused = tooManyContainers
 	case slices.ContainsFunc(containers, func(name string) bool { return len(name) > maxContainerName }):
 		r.refused = longName
 	}
-	return r
+	return r, err
+}
+
+// unknownContainer returns an error about the first of the names that no container has.
+func unknownContainer(pod *corev1.Pod, names []string) error {
+	var existing []string
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		existing = append(existing, c.Name)
+	}
+	i := slices.IndexFunc(names, func(name string) bool { return !slices.Contains(existing, name) })
+	return fmt.Errorf("container %.100q of an annotation is not in the pod: it has %.500s", names[max(i, 0)], policy.Join(existing, maxContainers))
 }
 
 // counted returns those of the containers that request GPU memory, as kube-scheduler would see them
@@ -205,7 +253,7 @@ func getting(pod *corev1.Pod, all map[string]memory) []string {
 func (a *nvidia) state(pod *corev1.Pod) podState {
 	s := podState{holder: allocations.HolderOf(pod), marked: true, notAssigned: true}
 	s.pending = pod.Status.Phase == corev1.PodPending || pod.Status.Phase == ""
-	if r := a.request(pod); r != nil {
+	if r, _ := a.request(pod); r != nil {
 		if s.memory = r.memory; r.whole() {
 			s.count = r.gpus
 		}

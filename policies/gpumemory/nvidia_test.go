@@ -49,12 +49,15 @@ func TestQuantities(t *testing.T) {
 			pod := annotatedPod("p", "", "c")
 			pod.Annotations["nvidia.com/container.c.gpu-memory."+suffix] = value
 			w := &world{node: labeledNode(1)}
-			got, verdict := "refused", policytest.Says(filter(t, p, pod, w.snapshot()))
-			if allocation, v := w.reserve(p, pod); v.Fits() {
-				got, verdict = fmt.Sprint(allocation.Amounts[0].Amount), "InvalidMemory!"
+			got := "refused"
+			_, err := p.Prepare(t.Context(), pod, new(snapshot.View))
+			_, errOfLedgers := p.(policy.Reserver).Ledgers(pod, w.snapshot())
+			expect(t, value, fmt.Sprint(errOfLedgers), fmt.Sprint(err))
+			if err == nil {
+				allocation, _ := w.reserve(p, pod)
+				got = fmt.Sprint(allocation.Amounts[0].Amount)
 			}
 			expect(t, value, got, want)
-			expect(t, value, verdict, "InvalidMemory!")
 		}
 	}
 }
@@ -95,26 +98,35 @@ func TestAnnotationsOfAgents(t *testing.T) {
 
 // TestRefusedRequests: requests that no node can serve.
 func TestRefusedRequests(t *testing.T) {
-	const c = "nvidia.com/container.c.gpu-memory."
+	const c, like = "nvidia.com/container.c.gpu-memory.", "unknown; memory is requested by nvidia.com/container.NAME.gpu-memory.limit"
 	long := strings.Repeat("x", 37)
 	many := ""
 	for i := range 6 {
 		many += fmt.Sprintf("nvidia.com/container.c%d.gpu-memory.limit=1Gi ", i)
 	}
 	for annotations, want := range map[string]string{
-		c + "request=2Gi " + c + "limit=1Gi":                                      "InvalidMemory!",
-		"outboard.dev/gpus=0 " + c + "limit=1Gi":                                  "InvalidCount!",
-		"outboard.dev/gpus=2":                                                     "InvalidMemory!",
-		"outboard.dev/whole-gpus=0":                                               "InvalidCount!",
+		c + "request=2Gi " + c + "limit=1Gi":                                      `annotation "` + c + `request": 2048Mi is above the limit, 1024Mi`,
+		c + "limit=6":                                                             `annotation "` + c + `limit": "6" is less than 1Mi: write a unit, such as 6Gi`,
+		c + "limit=" + strings.Repeat("6", 999):                                   `annotation "` + c + `limit": "` + strings.Repeat("6", 100) + `" is not a quantity, such as 6Gi`,
+		c + "limits=6Gi":                                                          `annotation "` + c + `limits": unknown; did you mean ` + c + `limit?`,
+		c + "limit=1Gi " + c + "reqest=1Gi":                                       `annotation "` + c + `reqest": unknown; did you mean ` + c + `request?`,
+		c + "in-gibibytes-of-each-gpu=6":                                          `annotation "` + c + `in-gibibytes-of-each-gpu": ` + like,
+		"nvidia.com/container.gpu-memory.limit=1":                                 `annotation "nvidia.com/container.gpu-memory.limit": ` + like,
+		"nvidia.com/container.c.gpus.count=1":                                     `annotation "nvidia.com/container.c.gpus.count": ` + like,
+		"outboard.dev/gpu=2":                                                      `annotation "outboard.dev/gpu": unknown; did you mean outboard.dev/gpus?`,
+		"outboard.dev/whole-gpu=2":                                                `annotation "outboard.dev/whole-gpu": unknown; did you mean outboard.dev/whole-gpus?`,
+		"outboard.dev/gpus=0 " + c + "limit=1Gi":                                  `annotation "outboard.dev/gpus": "0" is not a number of GPUs`,
+		"outboard.dev/gpus=2":                                                     `annotation "outboard.dev/gpus": needs the memory of each GPU, in nvidia.com/container.NAME.gpu-memory.limit; for whole GPUs, use outboard.dev/whole-gpus`,
+		"outboard.dev/whole-gpus=0":                                               `annotation "outboard.dev/whole-gpus": "0" is not a number of GPUs`,
 		"outboard.dev/whole-gpus=3 " + c + "limit=junk":                           "TooFewUnusedGPUs! 2/3 GPUs",
-		"outboard.dev/gpus=two " + c + "limit=1Gi":                                "InvalidCount!",
+		"outboard.dev/gpus=two " + c + "limit=1Gi":                                `annotation "outboard.dev/gpus": "two" is not a number of GPUs`,
 		"outboard.dev/gpus=65 " + c + "limit=1Gi":                                 "TooFewGPUs! 2/65 GPUs",
-		"nvidia.com/container.typo.gpu-memory.limit=1Gi":                          "UnknownContainer!",
+		"nvidia.com/container.typo.gpu-memory.limit=1Gi":                          `container "typo" of an annotation is not in the pod: it has c`,
 		"nvidia.com/container.c.gpu-compute.mode=sm-sharing " + c + "limit=1Gi":   "ComputeMode!",
 		"nvidia.com/container.c.gpu-compute.mode=time-slicing " + c + "limit=1Gi": "fits",
-		c + "limit=17Gi":   "TooLarge! 16384/17408 MiB",
-		c + "limit=8191Pi": "TooLarge! 16384/1099511627776 MiB",
-		many:               "TooManyContainers!",
+		c + "limit=17Gi":                                                          "TooLarge! 16384/17408 MiB",
+		c + "limit=8191Pi":                                                        "TooLarge! 16384/1099511627776 MiB",
+		many:                                                                      "TooManyContainers!",
 		"nvidia.com/container.c.gpu-memory.limit=1Gi outboard.dev/gpu-models=NVIDIA-A10": "WrongModel!",
 	} {
 		p := build(t, `{nodeAgent: GPUFractioning}`)
@@ -123,10 +135,16 @@ func TestRefusedRequests(t *testing.T) {
 		if annotations == many {
 			containers = []string{"c0", "c1", "c2", "c3", "c4", "c5"}
 		}
-		expect(t, annotations, policytest.Says(filter(t, p, annotatedPod("p", annotations, containers...), w.snapshot())), want)
+		pod := annotatedPod("p", annotations, containers...)
+		if _, err := p.Prepare(t.Context(), pod, new(snapshot.View)); err != nil {
+			expect(t, annotations, err.Error(), want)
+		} else {
+			expect(t, annotations, policytest.Says(filter(t, p, pod, w.snapshot())), want)
+		}
 		expect(t, "a long name", policytest.Says(filter(t, p, annotatedPod("p", "outboard.dev/whole-gpus=1", long), w.snapshot())), "LongContainerName!")
 	}
-	cycle, err := build(t, `{nodeAgent: ContainerToolkit}`).Prepare(t.Context(), annotatedPod("p", "nvidia.com/container.c.gpus.devices=0", "c"), new(snapshot.View))
+	others := "nvidia.com/container.c.gpus.devices=0 nvidia.com/container.c.gpu-compute.limit=5 outboard.dev/gpu-models=A outboard.dev/licenses=x outboard.dev/retry=1 example.com/gpu=1"
+	cycle, err := build(t, `{nodeAgent: ContainerToolkit}`).Prepare(t.Context(), annotatedPod("p", others, "c"), new(snapshot.View))
 	if cycle != nil || err != nil {
 		t.Errorf("a pod that requests nothing: %v, %v", cycle, err)
 	}

@@ -80,8 +80,10 @@ type shapes struct{ policy *gpuMemory }
 // Of implements strategy.Shapes: what the pod requests, before any resize.
 func (p *shapes) Of(e snapshot.PodEvent) (s placement.Shape, possible bool) {
 	s = strategy.ShapeOf(e.Pod)
-	r := p.policy.request(e.Pod)
+	r, err := p.policy.request(e.Pod)
 	switch {
+	case err != nil:
+		return s, false
 	case r == nil:
 		return s, true
 	case r.refused != nil || r.gpus > maxGPUs:

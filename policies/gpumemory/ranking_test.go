@@ -209,7 +209,7 @@ func place(t *testing.T, p *gpuMemory, view *snapshot.View, pod *corev1.Pod) (be
 			best, score = n, s
 		}
 	}
-	if best == nil || p.request(pod) == nil {
+	if r, _ := p.request(pod); best == nil || r == nil {
 		return best, ""
 	}
 	allocation, verdict := p.Reserve(policy.ReserveRequest{Pod: pod, Node: best, Ledger: &snapshot.Ledger{}, View: view})

@@ -42,7 +42,7 @@ var (
 	})
 	tooLarge = inEachUnit(policy.Reason{
 		Code: "TooLarge",
-		Text: "no healthy GPU has that much memory in total",
+		Text: "node(s) have no healthy GPU that is large enough",
 	})
 	tooFewGPUs = &policy.Reason{
 		Code: "TooFewGPUs",
@@ -77,14 +77,6 @@ var (
 	invalidCount = &policy.Reason{
 		Code: "InvalidCount",
 		Text: "the pod does not request a valid number of GPUs",
-	}
-	invalidMemory = &policy.Reason{
-		Code: "InvalidMemory",
-		Text: "the pod does not request a valid amount of GPU memory: a quantity, and not above its limit",
-	}
-	unknownContainer = &policy.Reason{
-		Code: "UnknownContainer",
-		Text: "the pod requests GPU memory for a container that it does not have",
 	}
 	tooManyContainers = &policy.Reason{
 		Code: "TooManyContainers",

@@ -49,12 +49,12 @@ func (r *request) possible(d *GPU) bool {
 }
 
 // request returns what the pod requests, or nil when it requests no GPU.
-func (p *gpuMemory) request(pod *corev1.Pod) *request {
-	r := p.agent.request(pod)
+func (p *gpuMemory) request(pod *corev1.Pod) (*request, error) {
+	r, err := p.agent.request(pod)
 	if r != nil {
 		r.models = p.models(pod)
 	}
-	return r
+	return r, err
 }
 
 // models returns the models that the pod permits, in order and without duplicates: an annotation

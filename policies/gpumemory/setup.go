@@ -16,8 +16,8 @@ type Config struct {
 	// of NVIDIA's container toolkit, or the gpushare device plugin (the default).
 	NodeAgent NodeAgent `json:"nodeAgent" values:"GPUFractioning,ContainerToolkit,GPUShare"`
 	// Unit is the unit in which the gpushare device plugin counts memory, its flag --memory-unit.
-	// Default GiB; with other agents, it is MiB.
-	Unit Unit `json:"unit" values:"GiB,MiB"`
+	// Default GiB. Not for other agents, with which it is MiB.
+	Unit Unit `json:"unit" values:",GiB,MiB"`
 	// GPUSelection says which GPU of a node a pod gets: the one with the least free memory that is
 	// enough (BinPack, the default), or the one with the most.
 	GPUSelection policy.ScoringStrategyType `json:"gpuSelection" values:"BinPack,Spread"`
@@ -89,7 +89,6 @@ func Type() policy.Type { return policy.TypeOf("GPUMemory", Defaults, New) }
 func Defaults() Config {
 	return Config{
 		NodeAgent:       GPUShare,
-		Unit:            GiB,
 		GPUSelection:    policy.BinPack,
 		ScoringStrategy: ScoringStrategy{Type: policy.BinPack},
 		ModelLabel:      "nvidia.com/gpu.product",
@@ -116,6 +115,15 @@ func build(config Config, leastWaste strategy.Strategy) (policy.Policy, error) {
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
+	_, gpushare := c.agent().(*gpuShare)
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"unit", c.Unit != ""}, {"multiGPU", c.MultiGPU}, {"multiContainer", c.MultiContainer}} {
+		if f.set && !gpushare {
+			errs = append(errs, field.Forbidden(field.NewPath(f.name), fmt.Sprintf("only for nodeAgent: %s; remove it: %s counts in MiB, and allows several GPUs and containers", GPUShare, c.NodeAgent)))
+		}
+	}
 	if c.ScoringStrategy.Type == LeastWaste && c.GPUSelection == policy.Spread {
 		errs = append(errs, field.Invalid(field.NewPath("gpuSelection"), c.GPUSelection, fmt.Sprintf("scoringStrategy.type: %s selects the GPU as well", LeastWaste)))
 	}

@@ -35,7 +35,7 @@ func TestQuickstart(t *testing.T) {
 	for _, name := range []string{"share-1", "share-2", "share-3", "share-4"} {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 		p, err := controlplane.WaitForPod(u.ctx, u.client, p, func(p *corev1.Pod) (bool, error) {
-			return p.Spec.NodeName != "" || strings.Contains(waitsFor(p), "no healthy GPU has that much memory in total"), nil
+			return p.Spec.NodeName != "" || strings.Contains(waitsFor(p), "node(s) have no healthy GPU that is large enough"), nil
 		})
 		if err != nil {
 			t.Fatal(err)

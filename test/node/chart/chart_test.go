@@ -45,7 +45,7 @@ func TestChart(t *testing.T) {
 kubectl apply -f ` + quickstart + `
 kubectl wait pods share-1 share-2 share-3 --for condition=Ready --timeout 10m
 kubectl wait pods share-4 --for condition=PodScheduled=false --timeout 10m`)
-	const reason = "no healthy GPU has that much memory"
+	const reason = "node(s) have no healthy GPU that is large enough"
 	if waits := c.sh("kubectl get pods share-4 --output jsonpath='{.status.conditions[*].message}'"); !strings.Contains(waits, reason) {
 		t.Errorf("share-4 waits: %s", waits)
 	}
