@@ -29,7 +29,7 @@ type auditOptions struct {
 
 func (o *auditOptions) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.config, "config", "", "with --audit: the configuration file of Outboard, whose sizesFrom and reclaimAfter the audit uses")
+	flags.StringVar(&o.config, "config", "", "with --audit: the configuration file of Outboard: sizes of GPUs that nodes do not report, and reclaimAfter")
 	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "with --audit: audit again after this time, and report only what both audits found; 0: audit once")
 }
 
@@ -39,19 +39,20 @@ func (o *auditOptions) run(ctx context.Context, cluster config.ClientConnection,
 		return nil, fmt.Errorf("--recheck=%s: must not be negative", o.recheck)
 	}
 	in := audit.Input{Grace: auditGrace}
+	var c *config.Config
 	if o.config != "" {
 		types.Unserved = true // it may be that of the plugin
-		c, err := readConfig(o.config, nil, types)
-		if err != nil {
+		var err error
+		if c, err = readConfig(o.config, nil, types); err != nil {
 			return nil, err
 		}
-		in.SizesFrom, in.Grace = clustermetrics.SizesFrom(c), 2*c.Ledgers.ReclaimAfter
+		in.Grace = 2 * c.Ledgers.ReclaimAfter
 	}
 	api, err := readingClient(cluster)
 	if err != nil {
 		return nil, err
 	}
-	if err := readForAudit(ctx, api, &in); err != nil {
+	if err := readForAudit(ctx, api, c, &in); err != nil {
 		return nil, err
 	}
 	findings := audit.Audit(in)
@@ -63,15 +64,15 @@ func (o *auditOptions) run(ctx context.Context, cluster config.ClientConnection,
 		return nil, context.Cause(ctx)
 	case <-time.After(o.recheck):
 	}
-	if err := readForAudit(ctx, api, &in); err != nil {
+	if err := readForAudit(ctx, api, c, &in); err != nil {
 		return nil, err
 	}
 	return audit.NewReport(in, audit.Confirm(findings, audit.Audit(in))), nil
 }
 
 // readForAudit lists the objects: allocations before the pods that hold them. Each list is of the
-// moment at which it was read.
-func readForAudit(ctx context.Context, api kubernetes.Interface, in *audit.Input) error {
+// moment at which it was read. The configuration may be nil.
+func readForAudit(ctx context.Context, api kubernetes.Interface, c *config.Config, in *audit.Input) error {
 	in.Ledgers, in.Pods, in.Nodes = nil, nil, nil
 	listLedgers := func(ctx context.Context, opts metav1.ListOptions) (*ledger.ObjectList, error) {
 		return listLedgers(ctx, api, opts)
@@ -94,12 +95,18 @@ func readForAudit(ctx context.Context, api kubernetes.Interface, in *audit.Input
 	if err != nil {
 		return err
 	}
-	return eachPage(ctx, "nodes", api.CoreV1().Nodes().List, func(l *corev1.NodeList) {
+	var builder snapshot.Builder
+	err = eachPage(ctx, "nodes", api.CoreV1().Nodes().List, func(l *corev1.NodeList) {
 		for i := range l.Items {
 			snapshot.TrimNode(&l.Items[i])
 			in.Nodes = append(in.Nodes, &l.Items[i])
+			builder.SetNode(&l.Items[i])
 		}
 	})
+	if c != nil {
+		in.Units = clustermetrics.GPUs(c, builder.View())
+	}
+	return err
 }
 
 // requestTimeout bounds each request of a command that reads the cluster once, such as a page of a

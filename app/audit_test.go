@@ -67,6 +67,8 @@ func TestAudit(t *testing.T) {
 			`"spec":{"nodeName":"n","containers":[{"name":"c","resources":{"limits":{"aliyun.com/gpu-mem":"12"}}}]}}`},
 		nodes: {`{"metadata":{"name":"n","annotations":{"example.com/sizes":"16,8"}},"status":{"allocatable":{"aliyun.com/gpu-mem":"24","aliyun.com/gpu-count":"2"},"capacity":{"aliyun.com/gpu-mem":"24","aliyun.com/gpu-count":"2"}}}`},
 	}
+	simulated := file(t, header+"profiles: [{policies: [{type: GPUMemory, config: {simulatedGPUs: {count: 2, memory: 16}}}]}]\n")
+	none := map[string][]string{ledgers: nil, pods: small[pods], nodes: {`{"metadata":{"name":"n"}}`}}
 	sized := file(t, header+"profiles: [{policies: [{type: GPUMemory, config: {sizesFrom: {annotation: example.com/sizes}}}]}]\n")
 	const quick, never = "--recheck=1ms", "--recheck=0"
 	t.Setenv(adminVariable, "http://127.0.0.1:1") // the audit does not read it
@@ -87,6 +89,8 @@ func TestAudit(t *testing.T) {
 		{"no nodes the second time", []map[string][]string{leak, {ledgers: nil, pods: nil}}, []string{quick}, 2, "listing nodes"},
 		{"a wrong value", nil, []string{"--recheck=-1s"}, 2, "must not be negative"},
 		{"sizes of a configuration", []map[string][]string{small}, []string{never, "--config", sized}, 1, "overcommitted  aliyun.com/gpu-mem 1 on node n: 12 of 8 by annotations"},
+		{"simulated GPUs of a configuration", []map[string][]string{none}, []string{never, "--config", simulated}, 0, "findings: 0, notes: 1"},
+		{"simulated GPUs without it", []map[string][]string{none}, []string{never}, 0, "unaudited      aliyun.com/gpu-mem 1 on node n: ns/a has 12: not audited: needs --config FILE"},
 		{"a wrong output", nil, []string{"-o", "xml"}, 2, `--output="xml"`},
 		{"a node", nil, []string{"x"}, 2, "leave out NODE and --admin"},
 		{"an admin address", nil, []string{"--admin=127.0.0.1:1"}, 2, "leave out NODE and --admin"},

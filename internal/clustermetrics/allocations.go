@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
 	"outboard.dev/outboard/internal/pending"
-	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -63,24 +63,22 @@ func withoutAllocation(c *config.Config, view *snapshot.View) map[types.UID]stri
 
 // auditInput returns the caches as an audit reads them.
 func auditInput(c *config.Config, view *snapshot.View, pods []*corev1.Pod, ledgers []*ledger.Object, now time.Time) audit.Input {
-	in := audit.Input{Ledgers: ledgers, Pods: pods, Now: now, Grace: 2 * c.Ledgers.ReclaimAfter, SizesFrom: SizesFrom(c)}
+	in := audit.Input{Ledgers: ledgers, Pods: pods, Now: now, Grace: 2 * c.Ledgers.ReclaimAfter, Units: GPUs(c, view)}
 	for n := range view.All() {
 		in.Nodes = append(in.Nodes, n.Object)
 	}
 	return in
 }
 
-// SizesFrom returns where nodes declare the memory of their GPUs, by the first policy that says so;
-// nil: none does. The audit, which shares no code with policies, needs it to know the sizes of
-// GPUs.
-func SizesFrom(c *config.Config) *fields.From {
+// GPUs returns the GPUs of the view as the policies count them. The audit, which shares no code with
+// policies, needs it to know the sizes of GPUs.
+func GPUs(c *config.Config, view *snapshot.View) (all []policy.UnitList) {
 	for i := range c.Profiles {
 		for _, q := range c.Profiles[i].Policies {
-			var from *fields.From
-			if q.Type == "GPUMemory" && q.Config.At("sizesFrom").Decode(&from) == nil && from != nil {
-				return from
+			if lister, ok := q.Policy.(policy.UnitLister); ok && q.Type == "GPUMemory" {
+				all = append(all, lister.Units(view))
 			}
 		}
 	}
-	return nil
+	return all
 }

@@ -318,13 +318,22 @@ func TestAudit(t *testing.T) {
 	w = newWorld(t, strings.Replace(profiles, "GPUMemory", "GPUMemory, config: {sizesFrom: {label: sizes}}", 1))
 	w.node("n")
 	node := w.View().Node("n").Object.DeepCopy()
-	node.Labels = map[string]string{"sizes": "40_24"}
+	node.Labels = map[string]string{"sizes": "40_24_24_24"}
 	w.builder.SetNode(node)
 	w.pod("a/large", "n", 40, func(p *corev1.Pod) { p.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "0"} })
 	w.Pass()
 	w.Pass()
 	w.expect(t, "a GPU of 40", 0, "outboard_audit_findings", "overallocated")
 	w.expect(t, "a pod of another tool", 1, "outboard_audit_findings", "unallocated")
+
+	w = newWorld(t, strings.Replace(profiles, "GPUMemory", "GPUMemory, config: {simulatedGPUs: {count: 4, memory: 16}}", 1))
+	w.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	w.allocation(w.pod("a/p", "n", 12, func(p *corev1.Pod) { p.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "3"} }), "n", 3, 12)
+	w.Pass()
+	w.Pass()
+	for _, kind := range []string{"overallocated", "overcommitted", "unaudited"} {
+		w.expect(t, "simulated GPUs", 0, "outboard_audit_findings", kind)
+	}
 }
 
 func TestResources(t *testing.T) {

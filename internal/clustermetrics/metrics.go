@@ -13,7 +13,7 @@ var (
 	longestDesc     = gaugeDesc("outboard_waiting_pods_longest_seconds", "How long the pod waits that waits longest.", "reason")
 	boundDesc       = gaugeDesc("outboard_recently_bound_pods", "Pods of the profiles that were bound in the last 15 minutes, without those of DaemonSets and static pods.")
 	unallocatedDesc = gaugeDesc("outboard_unallocated_pods", "Bound pods without a required allocation, because Outboard did not bind them.", "resource")
-	findingsDesc    = gaugeDesc("outboard_audit_findings", "What outboard gpus --audit finds (overallocated, overcommitted, leaked, unannotated, unallocated).", "finding")
+	findingsDesc    = gaugeDesc("outboard_audit_findings", "What outboard gpus --audit finds (overallocated, overcommitted, leaked, unannotated, unallocated, unaudited).", "finding")
 	capacityDesc    = gaugeDesc("outboard_resource_capacity", "Capacity of the resource: of all nodes, or of the ledgers if nodes do not have the resource.", "resource")
 	allocatedDesc   = gaugeDesc("outboard_resource_allocated", "How much of the resource pods have, in the 20 namespaces that have most, and (other).", "resource", "namespace")
 	unusableDesc    = gaugeDesc("outboard_resource_unusable", "How much is free on units that have too little for a pod, on average over pods as the current ones.", "resource")

@@ -150,18 +150,18 @@ func parsers(t *testing.T) []parser {
 	return append(append(append(all, responses(t)...), annotations(t)...), audits())
 }
 
-// audits returns the audit with one text in all annotations that it reads, of a pod on a node and of the node.
+// audits returns the audit with one text in all annotations that it reads, of a pod on a node.
 func audits() parser {
 	many := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("8"), "aliyun.com/gpu-count": resource.MustParse("2")}
 	return parser{"audit.Audit", annotation, 128, func(text string) {
-		read := map[string]string{"sizes": text}
+		read := map[string]string{}
 		for _, key := range []string{"scheduler.framework.gpushare.allocation", "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_DEV", "ALIYUN_COM_GPU_MEM_POD", "ALIYUN_COM_GPU_MEM_ASSIGNED", "nvidia.com/container.c.gpu-memory.request"} {
 			read[key] = text
 		}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", Annotations: read}, Status: corev1.NodeStatus{Capacity: many, Allocatable: many}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}, Status: corev1.NodeStatus{Capacity: many, Allocatable: many}}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "p", UID: "p", Annotations: read}, Spec: corev1.PodSpec{NodeName: "n"}}
 		pod.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Limits: many, Requests: many}}}
-		audit.Audit(audit.Input{Pods: []*corev1.Pod{pod}, Nodes: []*corev1.Node{node}, SizesFrom: &fields.From{Annotation: "sizes"}})
+		audit.Audit(audit.Input{Pods: []*corev1.Pod{pod}, Nodes: []*corev1.Node{node}})
 	}, 0}
 }
 

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/ledger"
-	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -31,9 +31,10 @@ type Input struct {
 	Now time.Time
 	// Grace is how long a pod may hold an allocation without being bound.
 	Grace time.Duration
-	// SizesFrom is where a node declares the memory of each GPU; nil if all GPUs of a node have the
-	// same size.
-	SizesFrom *fields.From
+	// Units are the GPUs as the policies of the configuration count them; none without a
+	// configuration. Only they say what a GPU has now: a node reports no GPUs that are simulated, or
+	// of which it declares the sizes.
+	Units []policy.UnitList
 }
 
 // Kind is the kind of a finding.
@@ -52,16 +53,19 @@ const (
 	// Unallocated: a bound pod has the annotations of an allocation, but no ledger holds an
 	// allocation of it. This is a note: another tool bound it, or its ledger was deleted.
 	Unallocated Kind = "unallocated"
+	// Unaudited: pods hold more of a GPU than its node reports, and no policy says what it has. This
+	// is a note.
+	Unaudited Kind = "unaudited"
 )
 
 // kinds are all kinds, the most severe first.
-var kinds = []Kind{Overallocated, Overcommitted, Leaked, Unannotated, Unallocated}
+var kinds = []Kind{Overallocated, Overcommitted, Leaked, Unannotated, Unallocated, Unaudited}
 
 // Kinds returns all kinds, the most severe first.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
 // Note reports whether a finding of this kind is not an error.
-func (k Kind) Note() bool { return k == Unallocated }
+func (k Kind) Note() bool { return k == Unallocated || k == Unaudited }
 
 // CountedBy is the source of the numbers of an Overallocated or Overcommitted finding.
 type CountedBy string
@@ -100,20 +104,19 @@ func Audit(in Input) []Finding {
 	a := &auditor{
 		Input:       in,
 		pods:        make(map[types.UID]*corev1.Pod, len(in.Pods)),
-		gpus:        make(map[gpusKey][]int64, 2*len(in.Nodes)),
+		counted:     map[string]bool{},
+		sizes:       make(map[unitKey]int64, 8*len(in.Nodes)),
+		written:     map[unitKey]int64{},
 		allocations: map[allocationKey]bool{},
 	}
 	for _, pod := range in.Pods {
 		a.pods[pod.UID] = pod
 	}
-	for _, node := range in.Nodes {
-		for _, resource := range []string{memoryResource, nvidiaResource} {
-			a.gpus[gpusKey{resource, node.Name}] = in.gpusOf(node, resource)
-		}
-	}
+	a.readSizes()
 	for _, o := range in.Ledgers {
 		l := &o.Spec
 		for _, unit := range l.Units {
+			a.written[unitKey{l.Resource, l.Node, unit.Name}] = unit.Capacity
 			for _, c := range unit.Allocations {
 				a.allocations[allocationKey{l.Resource, l.Node, c.Pod}] = true
 			}
@@ -175,7 +178,9 @@ func compareHolders(a, b Holder) int {
 type auditor struct {
 	Input
 	pods        map[types.UID]*corev1.Pod
-	gpus        map[gpusKey][]int64 // the memory of each GPU
+	counted     map[string]bool   // the resources of the policies
+	sizes       map[unitKey]int64 // of GPUs: as policies count them, or nodes report them
+	written     map[unitKey]int64 // capacities in ledgers
 	allocations map[allocationKey]bool
 	findings    []Finding
 	gpuFindings int // how many of them are about what annotations say of a GPU
@@ -187,8 +192,8 @@ type allocationKey struct {
 	pod            types.UID
 }
 
-// gpusKey identifies the GPUs of a node, as one node agent reports them.
-type gpusKey struct{ resource, node string }
+// unitKey identifies a unit of a node.
+type unitKey struct{ resource, node, unit string }
 
 func (a *auditor) find(f Finding) {
 	slices.SortFunc(f.Holders, compareHolders)
@@ -204,10 +209,10 @@ type share struct {
 	size int64
 }
 
-// auditUnit compares the allocations on a unit with its capacity, by the ledger and by the node.
+// auditUnit compares the allocations on a unit with its capacity, by the ledger and by the policy.
 func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 	capacity := unit.Capacity
-	if (l.Resource == memoryResource || l.Resource == nvidiaResource) && l.Node != "" {
+	if a.counted[l.Resource] && l.Node != "" {
 		capacity = min(capacity, a.gpuSize(l.Resource, l.Node, unit.Name))
 	}
 	used := unit.Used()

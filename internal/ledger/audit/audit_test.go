@@ -17,7 +17,7 @@ import (
 
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
-	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -90,10 +90,13 @@ func book(resource, node string, capacity map[string]int64, allocations ...alloc
 
 const memory = "aliyun.com/gpu-mem"
 
-// declares gives the node an annotation and a label of the same key.
-func declares(n corev1.Node, annotation, label string) corev1.Node {
-	n.Annotations, n.Labels = map[string]string{"sizes": annotation}, map[string]string{"sizes": label}
-	return n
+// counted are the GPUs of node n as a policy counts them.
+func counted(resource string, sizes ...int64) policy.UnitList {
+	units := make([]policy.Unit, len(sizes))
+	for i, size := range sizes {
+		units[i] = policy.Unit{Name: fmt.Sprint(i), Capacity: size}
+	}
+	return policy.UnitList{Resource: corev1.ResourceName(resource), Nodes: []policy.NodeUnits{{Node: "n", Units: units}}}
 }
 
 func TestAudit(t *testing.T) {
@@ -101,12 +104,14 @@ func TestAudit(t *testing.T) {
 	const nvidia = "nvidia.com/gpu-memory"
 	labeled := node("n", 2, 16)
 	labeled.Labels = map[string]string{"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16384"}
+	declared := node("n", 2, 16)
+	declared.Labels = map[string]string{"nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "16384"}
 	for _, tt := range []struct {
 		name    string
 		ledgers []ledger.Object
 		pods    []corev1.Pod
 		nodes   []corev1.Node
-		sizes   *fields.From
+		units   []policy.UnitList
 		want    []string
 	}{
 		{name: "nothing"},
@@ -131,6 +136,7 @@ func TestAudit(t *testing.T) {
 		{
 			name:    "allocations exceed what the node has had at any time",
 			nodes:   []corev1.Node{node("n", 2, 16)},
+			units:   []policy.UnitList{counted(memory, 16, 16)},
 			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 32, "1": 16}, allocation{"a", "0", 12, time.Hour, given("0", 12, 16)}, allocation{"b", "0", 8, time.Second, given("0", 8, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 12, given("0", 12, 16)), pod("b", "", 8, nil)},
 			want:    []string{memory + " 0 on node n: 20 of 16 by allocations: ns/a has 12, ns/b has 8"},
@@ -187,6 +193,7 @@ func TestAudit(t *testing.T) {
 		{
 			name:    "hardware shrank",
 			nodes:   []corev1.Node{node("n", 2, 8)},
+			units:   []policy.UnitList{counted(memory, 8, 8)},
 			ledgers: []ledger.Object{book(memory, "n", two, allocation{"a", "1", 10, time.Hour, given("1", 10, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16))},
 			want: []string{
@@ -197,6 +204,7 @@ func TestAudit(t *testing.T) {
 		{
 			name:    "hardware shrank, and then more was allocated",
 			nodes:   []corev1.Node{node("n", 2, 8)},
+			units:   []policy.UnitList{counted(memory, 8, 8)},
 			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 8, "1": 8}, allocation{"a", "1", 10, time.Hour, given("1", 10, 16)}, allocation{"b", "1", 2, time.Minute, given("1", 2, 8)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16)), pod("b", "", 2, nil)},
 			want: []string{
@@ -207,6 +215,7 @@ func TestAudit(t *testing.T) {
 		{
 			name:    "the card, or the node, is gone",
 			nodes:   []corev1.Node{node("n", 1, 16)},
+			units:   []policy.UnitList{counted(memory, 16)},
 			ledgers: []ledger.Object{book(memory, "gone", two, allocation{"b", "0", 4, time.Hour, given("0", 4, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16)), pod("b", "gone", 4, given("0", 4, 16))},
 			want: []string{
@@ -217,18 +226,35 @@ func TestAudit(t *testing.T) {
 			},
 		},
 		{
-			name:  "cards of different sizes by annotation",
-			nodes: []corev1.Node{declares(node("n", 2, 24), "16, 32", "17_17")},
-			sizes: &fields.From{Annotation: "sizes"},
+			name:  "cards of different sizes, as the largest of two policies counts them",
+			nodes: []corev1.Node{node("n", 2, 24)},
+			units: []policy.UnitList{counted(memory, 16, 32), counted(memory, 8)},
 			pods:  []corev1.Pod{pod("a", "n", 32, given("1", 32, 32)), pod("b", "n", 17, given("0", 17, 16))},
 			want:  []string{"overallocated  " + memory + " 0 on node n: 17 of 16", "unallocated", "unallocated"},
 		},
 		{
-			name:  "cards of different sizes by label",
-			nodes: []corev1.Node{declares(node("n", 2, 24), "17,17", "16_32")},
-			sizes: &fields.From{Label: "sizes"},
-			pods:  []corev1.Pod{pod("a", "n", 32, given("1", 32, 32)), pod("b", "n", 17, given("0", 17, 16))},
-			want:  []string{"overallocated  " + memory + " 0 on node n: 17 of 16", "unallocated", "unallocated"},
+			name:    "simulated cards",
+			nodes:   []corev1.Node{node("n", 0, 0)},
+			units:   []policy.UnitList{counted(memory, 16, 16)},
+			ledgers: []ledger.Object{book(memory, "n", two, allocation{"a", "0", 12, time.Hour, given("0", 12, 16)})},
+			pods:    []corev1.Pod{pod("a", "n", 12, given("0", 12, 16))},
+		},
+		{
+			name:  "cards of which only a configuration says what they have",
+			nodes: []corev1.Node{declared},
+			ledgers: []ledger.Object{
+				book(memory, "n", map[string]int64{"0": 8, "1": 24}, allocation{"a", "1", 20, time.Hour, given("1", 20, 24)}, allocation{"b", "0", 12, time.Hour, given("0", 12, 8)}),
+				book(nvidia, "n", map[string]int64{"0": 16384, "1": 24576}, allocation{"c", "1", 24576, time.Hour, nil}),
+			},
+			pods: []corev1.Pod{
+				pod("a", "n", 20, given("1", 20, 24)), pod("b", "n", 12, given("0", 12, 8)),
+				pod("c", "n", 0, map[string]string{"nvidia.com/container.c.gpu-memory.limit": "24Gi", "nvidia.com/container.c.gpus.devices": "1"}),
+			},
+			want: []string{
+				"overallocated  " + memory + " 0 on node n: 12 of 8 by allocations",
+				"unaudited      " + memory + " 1 on node n: ns/a has 20: not audited: needs --config FILE",
+				"unaudited      " + nvidia + " 1 on node n: ns/c has 24576: not audited: needs --config FILE",
+			},
 		},
 		{
 			name:  "several cards: equal shares, told shares, and whole cards",
@@ -252,6 +278,7 @@ func TestAudit(t *testing.T) {
 		{
 			name:  "equal shares are rounded up, and a card that is full of what it had once",
 			nodes: []corev1.Node{node("n", 3, 16)},
+			units: []policy.UnitList{counted(memory, 16, 16, 16)},
 			pods: []corev1.Pod{
 				pod("a", "n", 13, given("0,1", 13, 16)), pod("b", "n", 10, given("0", 10, 16)), pod("c", "n", 9, given("1", 9, 16)),
 				pod("d", "n", 12, map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "2", "ALIYUN_COM_GPU_MEM_DEV": "24"}),
@@ -266,6 +293,7 @@ func TestAudit(t *testing.T) {
 		{
 			name:  "allocations that are not in the order of their times, on a unit that was full once",
 			nodes: []corev1.Node{node("n", 1, 16)},
+			units: []policy.UnitList{counted(memory, 16)},
 			ledgers: []ledger.Object{book(memory, "n", two, allocation{"late", "0", 10, time.Minute, given("0", 10, 20)},
 				allocation{"early", "0", 10, time.Hour, given("0", 10, 16)})},
 			pods: []corev1.Pod{pod("late", "n", 10, given("0", 10, 20)), pod("early", "n", 10, given("0", 10, 16))},
@@ -282,9 +310,8 @@ func TestAudit(t *testing.T) {
 				pod("b", "n", 5, given("64", 5, 16)),
 			},
 			want: []string{
-				"overallocated  " + memory + " x on node n: 4 of 0 by annotations: ns/a has 4",
-				"overcommitted  " + memory + " 64 on node n: 5 of 0 by annotations: ns/b has 5",
 				"unallocated", "unallocated",
+				"unaudited      " + memory + " 64 on node n: ns/b has 5", "unaudited      " + memory + " x on node n: ns/a has 4",
 			},
 		},
 		{
@@ -347,7 +374,7 @@ func TestAudit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			findings := audit.Audit(audit.Input{
-				Ledgers: pointers(tt.ledgers), Pods: pointers(tt.pods), Nodes: pointers(tt.nodes), Now: now, Grace: time.Minute, SizesFrom: tt.sizes,
+				Ledgers: pointers(tt.ledgers), Pods: pointers(tt.pods), Nodes: pointers(tt.nodes), Now: now, Grace: time.Minute, Units: tt.units,
 			})
 			for i := range max(len(findings), len(tt.want)) {
 				switch {

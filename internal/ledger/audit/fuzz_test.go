@@ -12,7 +12,7 @@ import (
 
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
-	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/policy"
 )
 
 // FuzzAudit audits a ledger, a bound pod and its node with any texts. It finds the same twice, also
@@ -28,7 +28,7 @@ func FuzzAudit(f *testing.F) {
 			return
 		}
 		gpus := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("16"), "aliyun.com/gpu-count": resource.MustParse("2")}
-		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"sizes": sizes}}, Status: corev1.NodeStatus{Capacity: gpus, Allocatable: gpus}}
+		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Capacity: gpus, Allocatable: gpus}}
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p", Annotations: map[string]string{
 			"scheduler.framework.gpushare.allocation": allocation, "ALIYUN_COM_GPU_MEM_IDX": indexes, "k": indexes,
 		}}}
@@ -36,7 +36,7 @@ func FuzzAudit(f *testing.F) {
 		pod.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Limits: gpus, Requests: gpus}}}
 		in := audit.Input{
 			Ledgers: []*ledger.Object{&l}, Pods: []*corev1.Pod{&pod}, Nodes: []*corev1.Node{&node}, Now: time.Unix(1<<31, 0), Grace: time.Minute,
-			SizesFrom: &fields.From{Annotation: "sizes"},
+			Units: []policy.UnitList{{Resource: "aliyun.com/gpu-mem", Nodes: []policy.NodeUnits{{Node: "n", Units: []policy.Unit{{Name: sizes, Capacity: 8}}}}}},
 		}
 		first, second := audit.Audit(in), audit.Audit(in)
 		if diff := cmp.Diff(first, second); diff != "" {

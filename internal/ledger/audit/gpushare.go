@@ -92,14 +92,23 @@ func (a *auditor) auditGPUs(node, resource string, allocated map[string][]share)
 			continue
 		}
 		a.gpuFindings++
-		kind := Overallocated
-		if used <= largest { // the GPU had this size once; the order of the allocations is unknown
-			kind = Overcommitted
+		if largest == 0 { // the annotations do not say
+			largest = a.written[unitKey{resource, node, index}]
 		}
-		a.find(Finding{
-			Kind: kind, Resource: resource, Node: node, Unit: index, CountedBy: Annotations,
+		f := Finding{
+			Kind: Overallocated, Resource: resource, Node: node, Unit: index, CountedBy: Annotations,
 			Used: used, Capacity: capacity, Holders: holders(shares),
-		})
+		}
+		switch counted := a.counted[resource]; {
+		case counted && used <= largest: // the GPU had this size once; the order of the allocations is unknown
+			f.Kind = Overcommitted
+		case !counted && (used <= largest || largest == 0 && capacity == 0):
+			f.Kind, f.CountedBy, f.Used, f.Capacity = Unaudited, "", 0, 0
+			f.Detail = "not audited: needs --config FILE with GPUMemory, which knows what the GPU has"
+		case !counted:
+			f.Capacity = max(capacity, largest)
+		}
+		a.find(f)
 	}
 }
 
@@ -200,39 +209,48 @@ func allocation(text string, memory int64) map[string]int64 {
 	return parts
 }
 
-// gpusOf returns the memory of each of the node's GPUs, at most maxGPUs, in the unit of the resource;
-// 0 for a declared text that is invalid.
-func (in *Input) gpusOf(node *corev1.Node, resource string) []int64 {
-	if text, declared := in.SizesFrom.Of(node); declared {
-		var sizes []int64
-		for item := range in.SizesFrom.Items(text) {
-			size, err := strconv.ParseInt(item, 10, 64)
-			if err != nil {
-				size = 0
-			}
-			if sizes = append(sizes, size); len(sizes) == maxGPUs {
-				break
+// readSizes reads the sizes of all GPUs: the largest if several policies count a GPU, and for
+// resources that none counts, what nodes report.
+func (a *auditor) readSizes() {
+	for _, list := range a.Units {
+		resource := string(list.Resource)
+		a.counted[resource] = true
+		for _, node := range list.Nodes {
+			for i := range node.Units {
+				key := unitKey{resource, node.Node, node.Units[i].Name}
+				a.sizes[key] = max(a.sizes[key], node.Units[i].Capacity)
 			}
 		}
-		return sizes
 	}
-	if resource == nvidiaResource {
-		count, _ := strconv.ParseUint(node.Labels["nvidia.com/gpu.count"], 10, 16)
-		size, _ := strconv.ParseInt(node.Labels["nvidia.com/gpu.memory"], 10, 64)
-		return slices.Repeat([]int64{size}, int(min(maxGPUs, count)))
+	for _, node := range a.Nodes {
+		for _, resource := range []string{memoryResource, nvidiaResource} {
+			count, size := reported(node, resource)
+			for i := range min(maxGPUs, count) {
+				if !a.counted[resource] {
+					a.sizes[unitKey{resource, node.Name, strconv.FormatInt(i, 10)}] = size
+				}
+			}
+		}
 	}
-	memory, count := node.Status.Capacity[memoryResource], node.Status.Capacity[countResource]
-	if count.Value() < 1 {
-		return nil
-	}
-	return slices.Repeat([]int64{memory.Value() / count.Value()}, int(min(maxGPUs, count.Value())))
 }
 
-// gpuSize returns the memory of the node's GPU; 0 if there is no such GPU or node.
+// reported returns how many GPUs the node reports, and the memory of each in the unit of the
+// resource.
+func reported(node *corev1.Node, resource string) (count, size int64) {
+	if resource == nvidiaResource {
+		count, _ = strconv.ParseInt(node.Labels["nvidia.com/gpu.count"], 10, 64)
+		size, _ = strconv.ParseInt(node.Labels["nvidia.com/gpu.memory"], 10, 64)
+		return count, size
+	}
+	memory, cards := node.Status.Capacity[memoryResource], node.Status.Capacity[countResource]
+	return cards.Value(), memory.Value() / max(1, cards.Value())
+}
+
+// gpuSize returns the memory of the node's GPU; 0 if there is no such GPU or node, or nothing says
+// its size.
 func (a *auditor) gpuSize(resource, node, index string) int64 {
-	gpus := a.gpus[gpusKey{resource, node}]
-	if i, err := strconv.ParseUint(index, 10, 16); err == nil && i < uint64(len(gpus)) {
-		return gpus[i]
+	if i, err := strconv.ParseUint(index, 10, 16); err == nil {
+		return a.sizes[unitKey{resource, node, strconv.FormatUint(i, 10)}]
 	}
 	return 0
 }
