@@ -69,8 +69,9 @@ func TestDocumentation(t *testing.T) {
 // installing is the page that installs what others need.
 const installing = "docs/install.md"
 
-// selected returns the pages of the flag, and the one that installs what they need, in the order of their paths.
-func selected(t *testing.T) (found []docs.Page) {
+// selected returns the page that installs what others need, and the pages of the flag in the order of their paths.
+func selected(t *testing.T) []docs.Page {
+	var first, found []docs.Page
 	wanted := strings.Split(*only, ",")
 	for _, page := range wanted {
 		if _, err := os.Stat(filepath.Join(docs.Root, page)); err != nil {
@@ -78,11 +79,14 @@ func selected(t *testing.T) (found []docs.Page) {
 		}
 	}
 	for _, p := range docs.Pages(t) {
-		if *only == "" || p.Path == installing || slices.Contains(wanted, p.Path) {
+		switch {
+		case p.Path == installing:
+			first = append(first, p)
+		case *only == "" || slices.Contains(wanted, p.Path):
 			found = append(found, p)
 		}
 	}
-	return found
+	return append(first, found...)
 }
 
 // untilTimeout returns a context that ends a minute before the timeout of go test, so that a command that hangs fails its own test,
