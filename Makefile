@@ -299,7 +299,7 @@ format:
 
 # The other modules import what no test of each change does, which takes minutes to compile: .ci/changed runs lint-others if they change.
 MODULES ?= . bench tools/image examples/own-policy kubernetes
-OTHERS := tools/render test/browser test/lint test/network test/node/programs
+OTHERS := tools/render test/browser test/lint test/network
 
 # bin/lint has the analyzers of go vet, too.
 lint:
