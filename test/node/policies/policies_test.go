@@ -4,6 +4,7 @@ package policies
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/node"
@@ -27,12 +30,19 @@ const config = theater.OutboardHeader + `serving: {insecure: true}
 profiles:
 - policies:
   - {type: ImageLocality, weight: 1}
+  - type: Rules
+    config:
+      filters:
+      - name: cpu
+        message: node(s) would have more than one CPU requested
+        expression: usage.requested["cpu"].add(podRequests["cpu"]).compareTo(quantity("1")) <= 0
 `
 
 // play is a running Outboard, and a cluster of one node.
 type play struct {
 	*theater.Theater
 	outboard *stage.Outboard
+	kubelet  *controlplane.Process
 }
 
 func TestPolicies(t *testing.T) {
@@ -41,15 +51,25 @@ func TestPolicies(t *testing.T) {
 	t.Cleanup(cancel)
 	th.Ctx = ctx
 	spec := controlplane.NodeSpec{Name: "node-1"}
-	if _, err := node.Start(ctx, th.ControlPlane, th.Root, spec.Node()); err != nil {
+	n, err := node.Start(ctx, th.ControlPlane, th.Root, spec.Node())
+	if err != nil {
 		t.Fatal(err)
 	}
-	outboard := th.Outboard(config)
+	p := play{outboard: th.Outboard(config)}
+	for _, process := range n.Processes() {
+		if process.Name() == "kubelet" {
+			p.kubelet = process
+		}
+	}
 	for _, test := range []struct {
 		name string
 		run  func(p play)
-	}{{"ImageLocality", play.images}} {
-		t.Run(test.name, func(t *testing.T) { test.run(play{Theater: th.ForTest(t), outboard: outboard}) })
+	}{{"ImageLocality", play.images}, {"Resize", play.resize}} {
+		t.Run(test.name, func(t *testing.T) {
+			p := p
+			p.Theater = th.ForTest(t)
+			test.run(p)
+		})
 	}
 }
 
@@ -95,5 +115,49 @@ func (p play) images() {
 	p.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: p.outboard, Verbs: "filter prioritize bind"}))
 	for _, pod := range []*corev1.Pod{present, missing} {
 		p.running(pod)
+	}
+}
+
+// resize expects that a pod counts with the CPU that it has until the kubelet has acted: while the kubelet is paused, the former amount;
+// then the new one; and what it requests as long as the kubelet defers that.
+func (p play) resize() {
+	resized := p.running(p.create(controlplane.PodSpec{Name: "resized", CPU: "800m"}))
+	if err := p.kubelet.Pause(); err != nil {
+		p.T.Fatal(err)
+	}
+	p.request(resized, "200m")
+	p.NextView(p.outboard)
+	second := p.create(controlplane.PodSpec{Name: "second", CPU: "500m"})
+	if now := p.ExplainPending(p.outboard, second.Name).Now[0]; now.Fit != 0 {
+		p.T.Errorf("the second pod fits, although the first still has its CPU: %+v", now)
+	}
+	if err := p.kubelet.Continue(); err != nil {
+		p.T.Fatal(err)
+	}
+	p.running(second)
+
+	n, err := p.Client.CoreV1().Nodes().Get(p.Ctx, resized.Spec.NodeName, metav1.GetOptions{})
+	if err != nil {
+		p.T.Fatal(err)
+	}
+	p.request(resized, n.Status.Allocatable.Cpu().String())
+	if _, err := controlplane.WaitForPod(p.Ctx, p.Client, resized, func(p *corev1.Pod) (bool, error) { return resource.IsPodResizeDeferred(p), nil }); err != nil {
+		p.T.Fatal(err)
+	}
+	p.NextView(p.outboard)
+	third := p.create(controlplane.PodSpec{Name: "third", CPU: "300m"})
+	if now := p.ExplainPending(p.outboard, third.Name).Now[0]; now.Fit != 0 {
+		p.T.Errorf("the third pod fits, although the kubelet may give the first more CPU: %+v", now)
+	}
+	p.request(resized, "200m")
+	p.running(third)
+}
+
+// request resizes the pod.
+func (p play) request(pod *corev1.Pod, cpu string) {
+	p.T.Helper()
+	patch := fmt.Appendf(nil, `{"spec": {"containers": [{"name": %q, "resources": {"requests": {"cpu": %q}}}]}}`, pod.Spec.Containers[0].Name, cpu)
+	if _, err := p.Client.CoreV1().Pods(pod.Namespace).Patch(p.Ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize"); err != nil {
+		p.T.Fatal(err)
 	}
 }
