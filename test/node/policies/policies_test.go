@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
+	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/node"
 	"outboard.dev/outboard/test/stage"
@@ -26,6 +29,11 @@ func TestMain(m *testing.M) { theater.Main(m) }
 // patience bounds the test: much longer than it takes on a slow machine.
 const patience = 30 * time.Minute
 
+const (
+	name = "node-1"
+	fpga = "example.com/fpga" // a resource of the device plugin
+)
+
 const config = theater.OutboardHeader + `serving: {insecure: true}
 profiles:
 - policies:
@@ -36,6 +44,10 @@ profiles:
       - name: cpu
         message: node(s) would have more than one CPU requested
         expression: usage.requested["cpu"].add(podRequests["cpu"]).compareTo(quantity("1")) <= 0
+- path: /fpgas
+  policies:
+  - type: Devices
+    config: {resource: ` + fpga + `, units: Numbered}
 `
 
 // play is a running Outboard, and a cluster of one node.
@@ -50,8 +62,7 @@ func TestPolicies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	th.Ctx = ctx
-	spec := controlplane.NodeSpec{Name: "node-1"}
-	n, err := node.Start(ctx, th.ControlPlane, th.Root, spec.Node())
+	n, err := node.Start(ctx, th.ControlPlane, th.Root, controlplane.NodeSpec{Name: name}.Node())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,13 +75,28 @@ func TestPolicies(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		run  func(p play)
-	}{{"ImageLocality", play.images}, {"Resize", play.resize}} {
+	}{{"ImageLocality", play.images}, {"Resize", play.resize}, {"Devices", play.devices}} {
 		t.Run(test.name, func(t *testing.T) {
 			p := p
 			p.Theater = th.ForTest(t)
 			test.run(p)
 		})
 	}
+}
+
+// node returns the node as it is.
+func (p play) node() *corev1.Node {
+	p.T.Helper()
+	n, err := p.Client.CoreV1().Nodes().Get(p.Ctx, name, metav1.GetOptions{})
+	if err != nil {
+		p.T.Fatal(err)
+	}
+	return n
+}
+
+// program returns the path of a program that make node builds.
+func (p play) program(name string) string {
+	return filepath.Join(p.Root, "test", "node", "programs", "bin", name)
 }
 
 // running returns the pod when it runs.
@@ -95,24 +121,33 @@ func (p play) create(spec controlplane.PodSpec) *corev1.Pod {
 	return pod
 }
 
+// now returns what the profile of all pods says about the pending pod.
+func (p play) now(pod string) explain.Profile {
+	p.T.Helper()
+	profiles := p.ExplainPending(p.outboard, pod).Now
+	return profiles[slices.IndexFunc(profiles, func(profile explain.Profile) bool { return profile.Profile == "/" })]
+}
+
 // images expects that ImageLocality knows the images of containerd as the kubelet reports them, also those that come later. It ends with a
 // kube-scheduler, which would not ask for the scores of one node.
 func (p play) images() {
 	const later = "later:1"
 	scores := func(pod string) int64 {
-		return p.ExplainPending(p.outboard, pod).Now[0].Explanations[0].Policies[0].Score
+		return p.now(pod).Explanations[0].Policies[0].Score
 	}
 	present := p.create(controlplane.PodSpec{Name: "present"})
 	missing := p.create(controlplane.PodSpec{Name: "missing", Image: later})
 	if has, hasNot := scores(present.Name), scores(missing.Name); has != 100 || hasNot != 0 {
 		p.T.Errorf("the scores are %d and %d", has, hasNot)
 	}
-	ctr := filepath.Join(p.Root, "test", "node", "programs", "bin", "ctr")
-	if out, err := exec.CommandContext(p.Ctx, ctr, "--namespace=k8s.io", "images", "tag", node.Busybox, "docker.io/library/"+later).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(p.Ctx, p.program("ctr"), "--namespace=k8s.io", "images", "tag", node.Busybox, "docker.io/library/"+later).CombinedOutput(); err != nil {
 		p.T.Fatalf("ctr: %v: %s", err, out)
 	}
 	p.Eventually("the kubelet has reported the image", func() bool { return scores("missing") == 100 })
-	p.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: p.outboard, Verbs: "filter prioritize bind"}))
+	p.Scheduler(strings.ReplaceAll(theater.SchedulerConfig(
+		theater.Extender{Outboard: p.outboard, Verbs: "filter prioritize"},
+		theater.Extender{Outboard: p.outboard, Path: "/fpgas", Verbs: "filter bind", Managed: []string{fpga}},
+	), "ignoredByScheduler: true", "ignoredByScheduler: false"))
 	for _, pod := range []*corev1.Pod{present, missing} {
 		p.running(pod)
 	}
@@ -128,7 +163,7 @@ func (p play) resize() {
 	p.request(resized, "200m")
 	p.NextView(p.outboard)
 	second := p.create(controlplane.PodSpec{Name: "second", CPU: "500m"})
-	if now := p.ExplainPending(p.outboard, second.Name).Now[0]; now.Fit != 0 {
+	if now := p.now(second.Name); now.Fit != 0 {
 		p.T.Errorf("the second pod fits, although the first still has its CPU: %+v", now)
 	}
 	if err := p.kubelet.Continue(); err != nil {
@@ -136,17 +171,13 @@ func (p play) resize() {
 	}
 	p.running(second)
 
-	n, err := p.Client.CoreV1().Nodes().Get(p.Ctx, resized.Spec.NodeName, metav1.GetOptions{})
-	if err != nil {
-		p.T.Fatal(err)
-	}
-	p.request(resized, n.Status.Allocatable.Cpu().String())
+	p.request(resized, p.node().Status.Allocatable.Cpu().String())
 	if _, err := controlplane.WaitForPod(p.Ctx, p.Client, resized, func(p *corev1.Pod) (bool, error) { return resource.IsPodResizeDeferred(p), nil }); err != nil {
 		p.T.Fatal(err)
 	}
 	p.NextView(p.outboard)
 	third := p.create(controlplane.PodSpec{Name: "third", CPU: "300m"})
-	if now := p.ExplainPending(p.outboard, third.Name).Now[0]; now.Fit != 0 {
+	if now := p.now(third.Name); now.Fit != 0 {
 		p.T.Errorf("the third pod fits, although the kubelet may give the first more CPU: %+v", now)
 	}
 	p.request(resized, "200m")
@@ -160,4 +191,33 @@ func (p play) request(pod *corev1.Pod, cpu string) {
 	if _, err := p.Client.CoreV1().Pods(pod.Namespace).Patch(p.Ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize"); err != nil {
 		p.T.Fatal(err)
 	}
+}
+
+// devices expects of Devices that as many FPGAs are allocated as the kubelet gives to containers, no more and no fewer, and that the kubelet
+// chooses others.
+func (p play) devices() {
+	if _, err := p.StartProcess(controlplane.Command{Name: "device-plugin", Path: p.program("device-plugin")}); err != nil {
+		p.T.Fatal(err)
+	}
+	p.Eventually("the kubelet has reported the FPGAs", func() bool {
+		amount := p.node().Status.Allocatable[fpga]
+		return amount.Value() == 3
+	})
+	uses := func(pod *corev1.Pod, unit, device string) {
+		pod = p.running(pod)
+		out, err := p.Kubectl(p.Ctx, "exec", pod.Name, "--", "env").CombinedOutput()
+		if got := pod.Annotations["outboard.dev/example.com.fpga"]; got != unit || !strings.Contains(string(out), "FPGAS="+device+"\n") {
+			p.T.Errorf("%s has the annotation %q, want %s, and the environment %s, want FPGA %s: %v", pod.Name, got, unit, out, device, err)
+		}
+	}
+	var pods []*corev1.Pod
+	for i, units := range []struct{ allocated, device string }{{"0", "2"}, {"1", "1"}, {"2", "0"}} {
+		pods = append(pods, p.create(controlplane.PodSpec{Name: fmt.Sprint("fpga-", i), Resources: map[string]string{fpga: "1"}}))
+		uses(pods[i], units.allocated, units.device)
+	}
+	last := p.create(controlplane.PodSpec{Name: "fpga-3", Resources: map[string]string{fpga: "1"}})
+	if err := p.Client.CoreV1().Pods(last.Namespace).Delete(p.Ctx, pods[0].Name, metav1.DeleteOptions{}); err != nil {
+		p.T.Fatal(err)
+	}
+	uses(last, "0", "2")
 }
