@@ -4,7 +4,9 @@ package policies
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -30,8 +32,8 @@ func TestMain(m *testing.M) { theater.Main(m) }
 const patience = 30 * time.Minute
 
 const (
-	name = "node-1"
-	fpga = "example.com/fpga" // a resource of the device plugin
+	name   = "node-1"
+	device = "example.com/resource" // of the device plugin
 )
 
 const config = theater.OutboardHeader + `serving: {insecure: true}
@@ -44,10 +46,10 @@ profiles:
       - name: cpu
         message: node(s) would have more than one CPU requested
         expression: usage.requested["cpu"].add(podRequests["cpu"]).compareTo(quantity("1")) <= 0
-- path: /fpgas
+- path: /devices
   policies:
   - type: Devices
-    config: {resource: ` + fpga + `, units: Numbered}
+    config: {resource: ` + device + `, units: Numbered}
 `
 
 // play is a running Outboard, and a cluster of one node.
@@ -66,22 +68,11 @@ func TestPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := play{outboard: th.Outboard(config)}
-	for _, process := range n.Processes() {
-		if process.Name() == "kubelet" {
-			p.kubelet = process
-		}
-	}
-	for _, test := range []struct {
-		name string
-		run  func(p play)
-	}{{"ImageLocality", play.images}, {"Resize", play.resize}, {"Devices", play.devices}} {
-		t.Run(test.name, func(t *testing.T) {
-			p := p
-			p.Theater = th.ForTest(t)
-			test.run(p)
-		})
-	}
+	kubelet := slices.IndexFunc(n.Processes(), func(p *controlplane.Process) bool { return p.Name() == "kubelet" })
+	p := play{Theater: th, outboard: th.Outboard(config), kubelet: n.Processes()[kubelet]}
+	p.images()
+	p.resize()
+	p.devices()
 }
 
 // node returns the node as it is.
@@ -92,11 +83,6 @@ func (p play) node() *corev1.Node {
 		p.T.Fatal(err)
 	}
 	return n
-}
-
-// program returns the path of a program that make node builds.
-func (p play) program(name string) string {
-	return filepath.Join(p.Root, "test", "node", "programs", "bin", name)
 }
 
 // running returns the pod when it runs.
@@ -132,25 +118,23 @@ func (p play) now(pod string) explain.Profile {
 // kube-scheduler, which would not ask for the scores of one node.
 func (p play) images() {
 	const later = "later:1"
-	scores := func(pod string) int64 {
-		return p.now(pod).Explanations[0].Policies[0].Score
-	}
+	scores := func(pod string) int64 { return p.now(pod).Explanations[0].Policies[0].Score }
 	present := p.create(controlplane.PodSpec{Name: "present"})
 	missing := p.create(controlplane.PodSpec{Name: "missing", Image: later})
 	if has, hasNot := scores(present.Name), scores(missing.Name); has != 100 || hasNot != 0 {
 		p.T.Errorf("the scores are %d and %d", has, hasNot)
 	}
-	if out, err := exec.CommandContext(p.Ctx, p.program("ctr"), "--namespace=k8s.io", "images", "tag", node.Busybox, "docker.io/library/"+later).CombinedOutput(); err != nil {
+	ctr := filepath.Join(p.Root, "test", "node", "programs", "bin", "ctr")
+	if out, err := exec.CommandContext(p.Ctx, ctr, "--namespace=k8s.io", "images", "tag", node.Busybox, "docker.io/library/"+later).CombinedOutput(); err != nil {
 		p.T.Fatalf("ctr: %v: %s", err, out)
 	}
 	p.Eventually("the kubelet has reported the image", func() bool { return scores("missing") == 100 })
 	p.Scheduler(strings.ReplaceAll(theater.SchedulerConfig(
 		theater.Extender{Outboard: p.outboard, Verbs: "filter prioritize"},
-		theater.Extender{Outboard: p.outboard, Path: "/fpgas", Verbs: "filter bind", Managed: []string{fpga}},
+		theater.Extender{Outboard: p.outboard, Path: "/devices", Verbs: "filter bind", Managed: []string{device}},
 	), "ignoredByScheduler: true", "ignoredByScheduler: false"))
-	for _, pod := range []*corev1.Pod{present, missing} {
-		p.running(pod)
-	}
+	p.running(present)
+	p.running(missing)
 }
 
 // resize expects that a pod counts with the CPU that it has until the kubelet has acted: while the kubelet is paused, the former amount;
@@ -193,31 +177,35 @@ func (p play) request(pod *corev1.Pod, cpu string) {
 	}
 }
 
-// devices expects of Devices that as many FPGAs are allocated as the kubelet gives to containers, no more and no fewer, and that the kubelet
-// chooses others.
+// devices expects of Devices that as many devices are allocated as the kubelet gives to containers, no more and no fewer, until the kubelet
+// gives a container another device than Outboard allocated: it chooses by chance.
 func (p play) devices() {
-	if _, err := p.StartProcess(controlplane.Command{Name: "device-plugin", Path: p.program("device-plugin")}); err != nil {
+	names := []string{"Dev-1", "Dev-2"} // as the plugin names them; it gives a container a file
+	defer func() { _ = errors.Join(os.Remove("/tmp/"+names[0]), os.Remove("/tmp/"+names[1])) }()
+	if _, err := p.StartProcess(controlplane.Command{Name: "device-plugin", Path: filepath.Join(p.Root, "kubernetes", "bin", "sample-device-plugin")}); err != nil {
 		p.T.Fatal(err)
 	}
-	p.Eventually("the kubelet has reported the FPGAs", func() bool {
-		amount := p.node().Status.Allocatable[fpga]
-		return amount.Value() == 3
+	p.Eventually("the kubelet has reported the devices", func() bool {
+		amount := p.node().Status.Allocatable[device]
+		return int(amount.Value()) == len(names)
 	})
-	uses := func(pod *corev1.Pod, unit, device string) {
-		pod = p.running(pod)
-		out, err := p.Kubectl(p.Ctx, "exec", pod.Name, "--", "env").CombinedOutput()
-		if got := pod.Annotations["outboard.dev/example.com.fpga"]; got != unit || !strings.Contains(string(out), "FPGAS="+device+"\n") {
-			p.T.Errorf("%s has the annotation %q, want %s, and the environment %s, want FPGA %s: %v", pod.Name, got, unit, out, device, err)
+	for round, other := 0, false; !other; round++ {
+		given := map[string]string{} // by the unit that Outboard allocated
+		for i := range names {
+			pod := p.running(p.create(controlplane.PodSpec{Name: fmt.Sprintf("device-%d-%d", round, i), Resources: map[string]string{device: "1"}}))
+			out, err := p.Kubectl(p.Ctx, "exec", pod.Name, "--", "ls", "/tmp").CombinedOutput()
+			if err != nil {
+				p.T.Fatalf("%v: %s", err, out)
+			}
+			given[pod.Annotations["outboard.dev/example.com.resource"]] = strings.TrimSpace(string(out))
+		}
+		p.T.Logf("the devices by unit: %v", given)
+		other = given["0"] == names[1] && given["1"] == names[0]
+		if !other && (given["0"] != names[0] || given["1"] != names[1]) {
+			p.T.Fatalf("want each device once, of the units 0 and 1")
+		}
+		if out, err := p.Kubectl(p.Ctx, "delete", "pods", "--all", "--wait").CombinedOutput(); err != nil {
+			p.T.Fatalf("%v: %s", err, out)
 		}
 	}
-	var pods []*corev1.Pod
-	for i, units := range []struct{ allocated, device string }{{"0", "2"}, {"1", "1"}, {"2", "0"}} {
-		pods = append(pods, p.create(controlplane.PodSpec{Name: fmt.Sprint("fpga-", i), Resources: map[string]string{fpga: "1"}}))
-		uses(pods[i], units.allocated, units.device)
-	}
-	last := p.create(controlplane.PodSpec{Name: "fpga-3", Resources: map[string]string{fpga: "1"}})
-	if err := p.Client.CoreV1().Pods(last.Namespace).Delete(p.Ctx, pods[0].Name, metav1.DeleteOptions{}); err != nil {
-		p.T.Fatal(err)
-	}
-	uses(last, "0", "2")
 }

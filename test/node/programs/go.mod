@@ -8,9 +8,7 @@ require (
 	github.com/containerd/nri v0.12.5
 	github.com/coredns/coredns v1.15.0
 	github.com/sirupsen/logrus v1.10.2
-	google.golang.org/grpc v1.84.0
 	k8s.io/apimachinery v0.37.1
-	k8s.io/kubelet v0.37.0
 )
 
 require (
@@ -166,6 +164,7 @@ require (
 	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260825221802-da73d73af1c5 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261104224025-d1e00e9f33ab // indirect
+	google.golang.org/grpc v1.84.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
