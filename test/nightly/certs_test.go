@@ -88,7 +88,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {tls: {certFile: %q, keyFile: %q, clientCAFile: %q}}
-profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
+profiles: [{policies: [{type: ImageLocality}]}] # which counts no pods: no call waits for the pods of the others
 `, file("server.crt"), file("server.key"), file("ca.crt")))
 	config := th.Command("setup", "scheduler", o.ConfigFile, "--url", o.URL, "--certificate-dir", dir, "--strict")
 	scheduler, calls := th.Scheduler(config), &load{Theater: th, outboard: o, failed: make(chan error, 1)}

@@ -280,7 +280,7 @@ func TestSeveralPoliciesExample(t *testing.T) {
 	for _, want := range []string{
 		"Licenses: solver: requests 1 seat of 2; 2 allocated by pods: default/simulation-1, default/simulation-2",
 		"HardwareHealth: rule memory-errors: rejects (condition MemoryErrors is True",
-		"Utilization: CPU: 95% used of 16", "Cost: cost of the node: 0.8 USD/h",
+		"Utilization: CPU: 95% used of 16", "Cost: cost of the node: 0.3 (annotation example.com/usd-per-hour)",
 		"Signals:",
 	} {
 		if !strings.Contains(text.String(), want) {
