@@ -144,7 +144,7 @@ test-network: control-plane ### place pods while the network has faults that las
 	$(GO) -C test/network $(ONCE) -v . -args -full
 
 # Without root: make test-node SUDO="sudo -E env PATH=$PATH"
-test-node: control-plane real-node helm ### run pods that share GPUs, and the chart from the image, on a real node, as root
+test-node: control-plane real-node helm ### run pods that share GPUs, other policies, and the chart on a real node, as root
 	@$(MAKE) --no-print-directory image IMAGE=outboard:dev PLATFORMS=linux/$$($(GO) env GOARCH)
 	$(GO) $(ONCE) -p 1 -v -exec '$(SUDO) $(CURDIR)/test/node/enter' ./test/node/...
 

@@ -61,10 +61,12 @@ func (a *nvidia) hardware(node *corev1.Node) hardware {
 	if !labeled {
 		return hardware{problem: notSharing}
 	}
-	for key := range node.Labels { // NVML counts the GPUs, and containers get partitions
-		if strings.HasPrefix(key, "nvidia.com/mig-") && strings.HasSuffix(key, ".count") || strings.Contains(node.Labels["nvidia.com/gpu.product"], "-MIG-") {
-			return hardware{problem: invalidGPUs, reported: "has GPUs that are partitioned (MIG)"}
-		}
+	partitioned := strings.Contains(node.Labels["nvidia.com/gpu.product"], "-MIG-")
+	for key := range node.Labels {
+		partitioned = partitioned || strings.HasPrefix(key, "nvidia.com/mig-") && strings.HasSuffix(key, ".count")
+	}
+	if partitioned { // NVML counts the GPUs, and containers get partitions
+		return hardware{problem: invalidGPUs, reported: "has GPUs that are partitioned (MIG)"}
 	}
 	count, _ := strconv.ParseInt(text, 10, 32)
 	size, _ := strconv.ParseInt(node.Labels[memoryLabel], 10, 64)
