@@ -45,8 +45,8 @@ func (p *play) allocations(ctx context.Context) (*allocations, error) {
 	return &r.allocations, nil
 }
 
-// replay is the cluster while its claims are added again.
-type replay struct {
+// claimReplay is the cluster while its claims are added again.
+type claimReplay struct {
 	allocations
 	builder   snapshot.Builder
 	predictor *firstfit.Predictor
@@ -55,7 +55,7 @@ type replay struct {
 	recent    []*resourcev1.ResourceClaim
 }
 
-func (p *play) newReplay(ctx context.Context) (*replay, error) {
+func (p *play) newReplay(ctx context.Context) (*claimReplay, error) {
 	published, err := p.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (p *play) newReplay(ctx context.Context) (*replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &replay{predictor: firstfit.New(), nodes: map[string]string{}, used: map[string]int64{}}
+	r := &claimReplay{predictor: firstfit.New(), nodes: map[string]string{}, used: map[string]int64{}}
 	for i := range nodes.Items {
 		r.builder.SetNode(&nodes.Items[i])
 	}
@@ -84,7 +84,7 @@ func (p *play) newReplay(ctx context.Context) (*replay, error) {
 }
 
 // add predicts the claim, compares it, and allocates what it has.
-func (r *replay) add(claim *resourcev1.ResourceClaim) error {
+func (r *claimReplay) add(claim *resourcev1.ResourceClaim) error {
 	results := claim.Status.Allocation.Devices.Results
 	want, err := r.predict(claim)
 	if err != nil {
@@ -113,7 +113,7 @@ func (r *replay) add(claim *resourcev1.ResourceClaim) error {
 }
 
 // predict describes what the claim gets on the node that it has.
-func (r *replay) predict(claim *resourcev1.ResourceClaim) (string, error) {
+func (r *claimReplay) predict(claim *resourcev1.ResourceClaim) (string, error) {
 	view := r.builder.View()
 	request, err := r.predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&claim.Spec}, view, view.Devices())
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *replay) predict(claim *resourcev1.ResourceClaim) (string, error) {
 const inFlight = 20
 
 // countedTwice names the claim before this one that explains the allocation if kube-scheduler counted it twice.
-func (r *replay) countedTwice(claim *resourcev1.ResourceClaim) (string, error) {
+func (r *claimReplay) countedTwice(claim *resourcev1.ResourceClaim) (string, error) {
 	for _, before := range r.recent {
 		again := before.DeepCopy()
 		again.Name, again.UID = again.Name+"-again", again.UID+"-again"

@@ -65,7 +65,7 @@ func (a *arm) outboard() (string, error) {
 		"serving": map[string]any{"tls": map[string]any{
 			"certFile": "server.crt", "keyFile": "server.key", "clientCAFile": "ca.crt", "allowedClients": []any{"kube-scheduler"},
 		}},
-		"clientConnection": map[string]any{"qps": apiQPS, "burst": apiQPS},
+		"clientConnection": map[string]any{"qps": apiQPS},
 		"profiles":         []any{profile},
 	})
 	return string(text), err

@@ -54,7 +54,7 @@ func (o *options) play(ctx context.Context, a *arm, pods []*corev1.Pod, progress
 		return m, err
 	}
 	following, end := context.WithCancel(ctx)
-	ended, err := p.follow(following)
+	ended, err := p.follow(following, p.tally.see)
 	defer ended()
 	defer end()
 	if err != nil {
@@ -146,13 +146,13 @@ func (p *play) startOutboard(ctx context.Context, a *arm) (string, error) {
 	return p.outboard.SchedulerConfig(scheduler)
 }
 
-// follow makes the tally follow the pods until ctx ends; then ended waits for the last of it.
-func (p *play) follow(ctx context.Context) (ended func(), err error) {
+// follow calls see with each state of the pods until ctx ends; then ended waits for the last call.
+func (p *play) follow(ctx context.Context, see func(*corev1.Pod)) (ended func(), err error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(p.Client, 0, informers.WithNamespace(p.pods[0].Namespace))
 	informer := factory.Core().V1().Pods().Informer()
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(pod any) { p.tally.see(pod.(*corev1.Pod)) },
-		UpdateFunc: func(_, pod any) { p.tally.see(pod.(*corev1.Pod)) },
+		AddFunc:    func(pod any) { see(pod.(*corev1.Pod)) },
+		UpdateFunc: func(_, pod any) { see(pod.(*corev1.Pod)) },
 	})
 	if err != nil {
 		return factory.Shutdown, err

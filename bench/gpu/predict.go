@@ -23,15 +23,6 @@ type prediction struct {
 	curve [len(loads)]trials.Figures
 }
 
-// describe returns the mean and the standard deviation of the figures.
-func describe(f trials.Figures) string {
-	if len(f) == 0 {
-		return "none"
-	}
-	mean, deviation := f.Mean()
-	return fmt.Sprintf("%.2f±%.2f", mean, deviation)
-}
-
 // predict simulates the arm several times. The same pods arrive in the same order each time. As in a real cluster,
 // kube-scheduler's choice among equal nodes is random, and so are the UIDs of nodes, by which strategies break ties.
 func (o *options) predict(ctx context.Context, a *arm) (prediction, error) {

@@ -30,8 +30,8 @@ func (o *options) report(results []result, out io.Writer) error {
 		m, predicted, name := &results[i].measured, &results[i].predicted, o.arms[i].name
 		mean, deviation := predicted.allocated.Mean()
 		difference, may := m.allocated-mean, max(o.tolerance, chance*deviation)
-		table.Row(name, fmt.Sprintf("%.2f", m.allocated), describe(predicted.allocated), fmt.Sprintf("%+.2f", difference),
-			m.firstRejected(), describe(predicted.first), fmt.Sprintf("%d of %d", m.bound, m.pods),
+		table.Row(name, fmt.Sprintf("%.2f", m.allocated), predicted.allocated.Text(2), fmt.Sprintf("%+.2f", difference),
+			m.firstRejected(), predicted.first.Text(2), fmt.Sprintf("%d of %d", m.bound, m.pods),
 			fmt.Sprintf("%.0f", m.tried.Seconds()), fmt.Sprintf("%.0f", m.rested.Seconds()), m.verdict())
 		if m.audit != "" {
 			errs = append(errs, fmt.Errorf("%s: the audit has findings:\n%s", name, m.audit))
@@ -83,7 +83,7 @@ func (o *options) reportCurves(results []result, out io.Writer) error {
 				continue
 			}
 			measured = append(measured, fmt.Sprintf("%.2f", results[i].measured.curve[j]))
-			predicted = append(predicted, describe(results[i].predicted.curve[j]))
+			predicted = append(predicted, results[i].predicted.curve[j].Text(2))
 		}
 		table.Row(measured...)
 		table.Row(predicted...)

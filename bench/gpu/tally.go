@@ -59,6 +59,13 @@ func (t *tally) see(pod *corev1.Pod) {
 	}
 }
 
+// end records that the pod at the place has been deleted.
+func (t *tally) end(place int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.allocated -= t.requested[place]
+}
+
 // unschedulable reports whether kube-scheduler has tried the pod and found no node. An attempt that
 // ended in an error has another reason.
 func unschedulable(pod *corev1.Pod) bool {

@@ -7,14 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/internal/simulate"
+	"outboard.dev/outboard/test/openb"
 )
 
 // trace is a cluster, and the pods that arrive.
 type trace struct {
 	nodes []*corev1.Node
 	mix   []*corev1.Pod
-	seed  uint64  // of the order in which pods come
-	until float64 // the sum of their requests, relative to the capacity
+	jobs  []openb.Job // the pods of mix, with their lifetimes; nil where pods do not end
+	seed  uint64      // of the order in which pods come
+	until float64     // the sum of their requests, relative to the capacity
 	// percentage is kube-scheduler's percentageOfNodesToScore; 0: its default.
 	percentage int
 	devices    *simulate.Devices // nil unless pods have ResourceClaims

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"outboard.dev/outboard/bench/replay"
 	"outboard.dev/outboard/bench/strategies"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/simulate"
@@ -198,12 +199,7 @@ func read(o *options) (*simulate.World, []openb.Job, error) {
 	if w.Nodes, jobs, err = openb.Read(o.data, o.pods); err != nil {
 		return nil, nil, err
 	}
-	if all := w.Nodes; o.nodes > 0 && o.nodes < len(all) {
-		w.Nodes = nil
-		for i := range o.nodes {
-			w.Nodes = append(w.Nodes, all[i*len(all)/o.nodes])
-		}
-	}
+	w.Nodes = openb.Spread(w.Nodes, o.nodes)
 	return w, jobs, nil
 }
 
@@ -294,7 +290,7 @@ func (b *bench) draw(name string, arms []simulate.Arm) error {
 func (b *bench) comeAndGo(ctx context.Context) error {
 	seeds, end := b.seeds, time.Duration(hours*time.Hour)
 	var names []string
-	var results [][]*replayed
+	var results [][]*replay.Result
 	var tasks []task
 	arms := []contender{bestFit, fgdKnown, leastWasteLearned, leastAllocatedFirst, leastWasteFirst}
 	if b.arms != "" {
@@ -302,7 +298,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 		arms = slices.DeleteFunc(arms, func(c contender) bool { return !slices.Contains(wanted, c.name) })
 	}
 	for _, c := range arms {
-		of := make([]*replayed, seeds)
+		of := make([]*replay.Result, seeds)
 		names, results = append(names, c.name), append(results, of)
 		for i := range seeds {
 			seed := uint64(firstSeed + i)
@@ -311,11 +307,11 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 				if err != nil {
 					return "", err
 				}
-				jobs, err := arrivals(w, b.jobs, load{Offered: b.load, For: end, MinLifetime: time.Minute, MaxLifetime: 6 * time.Hour}, seed)
+				jobs, err := replay.Arrivals(w, b.jobs, replay.Load{Offered: b.load, For: end, MinLifetime: time.Minute, MaxLifetime: 6 * time.Hour}, seed)
 				if err != nil {
 					return "", err
 				}
-				if of[i], err = replay(ctx, w, jobs, seed, end); err != nil {
+				if of[i], err = replay.Play(ctx, w, jobs, seed, end); err != nil {
 					return "", err
 				}
 				return fmt.Sprintf("%.2f %% served, mean wait %.1f s", 100*of[i].Served, of[i].Waited.Seconds()), nil
@@ -326,7 +322,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(b.out, "\nPods that come and go, load %.2f, %d hours, %d seeds:\n", b.load, hours, seeds)
-	return report(b.out, names, results)
+	return replay.Report(b.out, names, results)
 }
 
 // playAll plays as many tasks at once as there are cores, and stops at the first error.

@@ -294,5 +294,5 @@ func percent(shares []float64) string {
 	for i, x := range shares {
 		values[i] = 100 * x
 	}
-	return figure(2, values)
+	return trials.Figures(values).Text(2)
 }

@@ -131,7 +131,7 @@ func (a arm) schedulerConfig(s setting, url, admin string) (string, error) {
 	config := map[string]any{
 		"apiVersion":       "kubescheduler.config.k8s.io/v1",
 		"kind":             "KubeSchedulerConfiguration",
-		"clientConnection": map[string]any{"qps": unlimited, "burst": unlimited},
+		"clientConnection": map[string]any{"qps": unlimited},
 	}
 	percentage := s.percentage
 	if a.percentage > 0 {

@@ -66,6 +66,15 @@ func (f Figures) Mean() (mean, deviation float64) {
 	return mean, math.Sqrt(deviation / float64(max(1, len(f)-1)))
 }
 
+// Text returns the mean and the standard deviation with so many digits; "none" without figures.
+func (f Figures) Text(digits int) string {
+	if len(f) == 0 {
+		return "none"
+	}
+	mean, deviation := f.Mean()
+	return fmt.Sprintf("%.*f±%.*f", digits, mean, digits, deviation)
+}
+
 // Table is a table of results as text.
 type Table struct{ out *tabwriter.Writer }
 

@@ -98,7 +98,7 @@ func startOutboard(program, dir string, address [2]string, cluster *rest.Config)
 		"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
 		"serving":          map[string]any{"address": address[0], "insecure": true, "shutdownDelay": "0s"},
 		"admin":            map[string]any{"address": address[1]},
-		"clientConnection": map[string]any{"kubeconfig": filepath.Join(dir, "kubeconfig"), "qps": 5000, "burst": 5000}, // as kube-scheduler's there
+		"clientConnection": map[string]any{"kubeconfig": filepath.Join(dir, "kubeconfig"), "qps": 5000}, // as kube-scheduler's there
 		"profiles":         []any{profile},
 	})
 	if err != nil {

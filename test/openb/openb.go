@@ -29,8 +29,8 @@ const (
 	// modelLabel and modelAnnotation are the defaults of the policy GPUMemory.
 	modelLabel      = "nvidia.com/gpu.product"
 	modelAnnotation = "outboard.dev/gpu-models"
-	// units is the memory of a GPU: the trace counts thousandths.
-	units = 1000
+	// Units is the memory of a GPU: the trace counts thousandths.
+	Units = 1000
 	// maxPods is more than fit on any node: the trace has no such limit.
 	maxPods = 100000
 )
@@ -65,6 +65,18 @@ func Read(dir, pods string) (nodes []*corev1.Node, jobs []Job, err error) {
 	return nodes, jobs, err
 }
 
+// Spread returns so many of the nodes, evenly spread over the list; all if count is 0.
+func Spread(all []*corev1.Node, count int) []*corev1.Node {
+	if count <= 0 || count >= len(all) {
+		return all
+	}
+	some := make([]*corev1.Node, count)
+	for i := range some {
+		some[i] = all[i*len(all)/count]
+	}
+	return some
+}
+
 func node(row *record) *corev1.Node {
 	gpus, name := row.number("gpu"), row.text("sn")
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{}}}
@@ -72,7 +84,7 @@ func node(row *record) *corev1.Node {
 	n.Status.Capacity[corev1.ResourcePods] = *resource.NewQuantity(maxPods, resource.DecimalSI)
 	if gpus > 0 {
 		n.Labels[modelLabel] = row.text("model")
-		n.Status.Capacity[gpushare.Memory] = *resource.NewQuantity(units*gpus, resource.DecimalSI)
+		n.Status.Capacity[gpushare.Memory] = *resource.NewQuantity(Units*gpus, resource.DecimalSI)
 		n.Status.Capacity[gpushare.Count] = *resource.NewQuantity(gpus, resource.DecimalSI)
 	}
 	n.Status.Allocatable = n.Status.Capacity

@@ -1,4 +1,6 @@
-package main
+// Package replay plays pods that arrive and end, with the lifetimes of a trace, in a simulated
+// cluster, and reports how long they were pending.
+package replay
 
 import (
 	"cmp"
@@ -10,6 +12,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,13 +20,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/bench/trials"
-	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/openb"
 )
 
-// load defines when jobs come.
-type load struct {
+// Load defines when jobs come.
+type Load struct {
 	// Offered is how much of the resource the running jobs would request on average, relative to
 	// the capacity; more than 0.
 	Offered float64
@@ -36,14 +39,14 @@ type load struct {
 // loadStream is the stream of a seed that decides when pods come; package simulate uses 0 and 2.
 const loadStream = 1
 
-// arrival is a job that comes at a time.
-type arrival struct {
+// Arrival is a job that comes at a time.
+type Arrival struct {
 	openb.Job
-	at time.Duration
+	At time.Duration
 }
 
-// arrivals draws jobs at random, with their lifetimes, in a Poisson process.
-func arrivals(w *simulate.World, jobs []openb.Job, load load, seed uint64) ([]arrival, error) {
+// Arrivals draws jobs at random, with their lifetimes, in a Poisson process.
+func Arrivals(w *simulate.World, jobs []openb.Job, load Load, seed uint64) ([]Arrival, error) {
 	clip := func(j openb.Job) time.Duration {
 		if j.Lifetime <= 0 {
 			return load.MaxLifetime
@@ -60,22 +63,22 @@ func arrivals(w *simulate.World, jobs []openb.Job, load load, seed uint64) ([]ar
 	}
 	random := rand.New(rand.NewPCG(seed, loadStream))
 	between := work / (load.Offered * capacity) // seconds
-	var all []arrival
+	var all []Arrival
 	for at := 0.0; ; {
 		if at += random.ExpFloat64() * between; at >= load.For.Seconds() {
 			return all, nil
 		}
 		j := jobs[random.IntN(len(jobs))]
 		j.Lifetime = clip(j)
-		all = append(all, arrival{j, time.Duration(at * float64(time.Second))})
+		all = append(all, Arrival{j, time.Duration(at * float64(time.Second))})
 	}
 }
 
-// warmUp is the part of the time that is not measured, because the cluster is still filling up.
-const warmUp = 0.25
+// WarmUp is the part of the time that is not measured, because the cluster is still filling up.
+const WarmUp = 0.25
 
-// replayed is the result for a stream of pods that come and go, without the warm-up.
-type replayed struct {
+// Result is the result for a stream of pods that come and go, without the warm-up.
+type Result struct {
 	// Requested is what running and waiting pods requested, relative to the capacity, and Served is
 	// what was allocated, relative to the lower one of that and the capacity. Both are averages
 	// over time.
@@ -89,23 +92,25 @@ type replayed struct {
 	Waiting int
 	// Allocated is what was allocated, relative to the capacity, on average over time.
 	Allocated float64
-	// Waits are how long pods were pending, by what they request: an index of podSizes.
-	Waits [len(podSizes)][]time.Duration
+	// Waits are how long pods were pending, by what they request: an index of PodSizes.
+	Waits [len(PodSizes)][]time.Duration
 }
 
-// podSizes are the pods whose waits are reported separately.
-var podSizes = [...]string{"no GPU", "part of a GPU", "1 GPU", "2 to 7 GPUs", "8 GPUs"}
+// PodSizes are the pods whose waits are reported separately.
+var PodSizes = [...]string{"no GPU", "part of a GPU", "1 GPU", "2 to 7 GPUs", "8 GPUs"}
 
-// sizeOf returns the index of the pod's size.
-func sizeOf(pod *corev1.Pod) int {
-	switch s := shapeOf(pod); {
-	case s.GPUs == 0:
+// SizeOf returns the index of the pod's size.
+func SizeOf(pod *corev1.Pod) int {
+	units := simulate.Demand(pod, gpushare.Memory)
+	gpus, err := strconv.Atoi(pod.Labels[gpushare.Count])
+	switch {
+	case units == 0:
 		return 0
-	case s.GPUs == 1 && s.Share < placement.Whole:
+	case err != nil && units < openb.Units:
 		return 1
-	case s.GPUs == 1:
+	case err != nil:
 		return 2
-	case s.GPUs < 8:
+	case gpus < 8:
 		return 3
 	}
 	return 4
@@ -136,7 +141,7 @@ type waiter struct {
 }
 
 // kindsOf numbers the pods of the jobs: pods that differ only in their names have the same number.
-func kindsOf(jobs []arrival) (map[*corev1.Pod]int, error) {
+func kindsOf(jobs []Arrival) (map[*corev1.Pod]int, error) {
 	kinds, byText := map[*corev1.Pod]int{}, map[string]int{}
 	for _, j := range jobs {
 		if _, known := kinds[j.Pod]; known {
@@ -169,23 +174,23 @@ type replaying struct {
 	// Integrals over the measured time, relative to the capacity:
 	servedTime, requestedTime, allocatedTime float64
 	counts                                   time.Duration
-	result                                   replayed
+	result                                   Result
 }
 
-// replay simulates pods that come at their times and end after their lifetimes, until the given
+// Play simulates pods that come at their times and end after their lifetimes, until the given
 // time. Pods that fit on no node stay pending, and are retried in the order in which they came,
 // whenever a pod has ended.
-func replay(ctx context.Context, w *simulate.World, jobs []arrival, seed uint64, until time.Duration) (*replayed, error) {
+func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, until time.Duration) (*Result, error) {
 	capacity := w.Capacity()
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
 	}
-	jobs = slices.SortedStableFunc(slices.Values(jobs), func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	jobs = slices.SortedStableFunc(slices.Values(jobs), func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 	kinds, err := kindsOf(jobs)
 	if err != nil {
 		return nil, err
 	}
-	r := &replaying{capacity: float64(capacity), counts: time.Duration(warmUp * float64(until)), free: map[string]demand{}}
+	r := &replaying{capacity: float64(capacity), counts: time.Duration(WarmUp * float64(until)), free: map[string]demand{}}
 	for _, n := range w.Nodes {
 		amount := n.Status.Allocatable[w.Resource]
 		r.free[n.Name] = demand{amount.Value(), n.Status.Allocatable.Cpu().MilliValue()}
@@ -194,14 +199,14 @@ func replay(ctx context.Context, w *simulate.World, jobs []arrival, seed uint64,
 	observed.Bound = func(pod *corev1.Pod) { r.bound = pod.Spec.NodeName }
 	r.run = observed.Begin(seed)
 	for i, j := range jobs {
-		if j.at >= until {
+		if j.At >= until {
 			break
 		}
-		if err := r.advance(ctx, j.at); err != nil {
+		if err := r.advance(ctx, j.At); err != nil {
 			return nil, err
 		}
-		pod := r.run.Arrive(j.Pod, fmt.Sprint(i), j.at)
-		if j.at >= r.counts {
+		pod := r.run.Arrive(j.Pod, fmt.Sprint(i), j.At)
+		if j.At >= r.counts {
 			r.result.Pods++
 		}
 		size := demand{simulate.Demand(pod, w.Resource), simulate.Demand(pod, corev1.ResourceCPU)}
@@ -226,7 +231,7 @@ func replay(ctx context.Context, w *simulate.World, jobs []arrival, seed uint64,
 	return r.finish(until), nil
 }
 
-func (r *replaying) finish(until time.Duration) *replayed {
+func (r *replaying) finish(until time.Duration) *Result {
 	for _, waiting := range r.queue {
 		r.waits(waiting)
 	}
@@ -310,7 +315,7 @@ func (r *replaying) retry(ctx context.Context, node string) error {
 // waits adds the time for which a pod was pending.
 func (r *replaying) waits(w waiter) {
 	if w.ready >= r.counts {
-		size := sizeOf(w.job.Pod)
+		size := SizeOf(w.job.Pod)
 		r.result.Waits[size] = append(r.result.Waits[size], r.at-w.ready)
 	}
 }
@@ -334,34 +339,34 @@ func (r *replaying) try(ctx context.Context, w waiter) (placed bool, err error) 
 	return true, nil
 }
 
-// report writes how pods that come and go were served by each contender, with all seeds.
-func report(w io.Writer, names []string, results [][]*replayed) error {
+// Report writes how pods that come and go were served by each contender, with all seeds.
+func Report(w io.Writer, names []string, results [][]*Result) error {
 	table := trials.NewTable(w, "", "requested %", "served %", "allocated %", "pods", "delayed %", "mean wait, s", "waiting at the end")
 	for i, name := range names {
-		of := func(digits int, value func(*replayed) float64) string {
+		of := func(digits int, value func(*Result) float64) string {
 			var values []float64
 			for _, r := range results[i] {
 				values = append(values, value(r))
 			}
-			return figure(digits, values)
+			return trials.Figures(values).Text(digits)
 		}
 		table.Row(name,
-			of(2, func(r *replayed) float64 { return 100 * r.Requested }),
-			of(2, func(r *replayed) float64 { return 100 * r.Served }),
-			of(2, func(r *replayed) float64 { return 100 * r.Allocated }),
-			of(0, func(r *replayed) float64 { return float64(r.Pods) }),
-			of(2, func(r *replayed) float64 { return 100 * float64(r.Delayed) / float64(max(1, r.Pods)) }),
-			of(2, func(r *replayed) float64 { return r.Waited.Seconds() }),
-			of(1, func(r *replayed) float64 { return float64(r.Waiting) }))
+			of(2, func(r *Result) float64 { return 100 * r.Requested }),
+			of(2, func(r *Result) float64 { return 100 * r.Served }),
+			of(2, func(r *Result) float64 { return 100 * r.Allocated }),
+			of(0, func(r *Result) float64 { return float64(r.Pods) }),
+			of(2, func(r *Result) float64 { return 100 * float64(r.Delayed) / float64(max(1, r.Pods)) }),
+			of(2, func(r *Result) float64 { return r.Waited.Seconds() }),
+			of(1, func(r *Result) float64 { return float64(r.Waiting) }))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "\nWaits in seconds, mean and p99 (mean over the seeds, and that of the worst seed):")
-	table = trials.NewTable(w, append([]string{""}, podSizes[:]...)...)
+	table = trials.NewTable(w, append([]string{""}, PodSizes[:]...)...)
 	for i, name := range names {
 		row := []any{name}
-		for size := range podSizes {
+		for size := range PodSizes {
 			row = append(row, waitsOf(results[i], size))
 		}
 		table.Row(row...)
@@ -370,7 +375,7 @@ func report(w io.Writer, names []string, results [][]*replayed) error {
 }
 
 // waitsOf returns the mean and the p99 of the waits of pods of the size, as text.
-func waitsOf(results []*replayed, size int) string {
+func waitsOf(results []*Result, size int) string {
 	var means, p99s []float64
 	for _, r := range results {
 		waits := slices.Sorted(slices.Values(r.Waits[size]))
@@ -390,10 +395,4 @@ func waitsOf(results []*replayed, size int) string {
 	mean, _ := trials.Figures(means).Mean()
 	p99, _ := trials.Figures(p99s).Mean()
 	return fmt.Sprintf("%.1f (%.1f), p99 %.0f (%.0f)", mean, slices.Max(means), p99, slices.Max(p99s))
-}
-
-// figure formats the mean and the standard deviation.
-func figure(digits int, values []float64) string {
-	mean, deviation := trials.Figures(values).Mean()
-	return fmt.Sprintf("%.*f±%.*f", digits, mean, digits, deviation)
 }
