@@ -267,11 +267,12 @@ func (b *bench) fill(ctx context.Context, f filling) error {
 	if err := report.WriteText(b.out); err != nil || f.picture == "" {
 		return err
 	}
-	return b.draw(f.picture, arms)
+	p := &picture{Arms: arms, Until: until, Resource: gpuMemory, Nodes: len(b.world.Nodes), FirstSeed: firstSeed}
+	return b.draw(f.picture, p.Write)
 }
 
-// draw writes the picture of the arms.
-func (b *bench) draw(name string, arms []simulate.Arm) error {
+// draw writes a picture.
+func (b *bench) draw(name string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(pictures, 0o755); err != nil {
 		return err
 	}
@@ -280,8 +281,7 @@ func (b *bench) draw(name string, arms []simulate.Arm) error {
 	if err != nil {
 		return err
 	}
-	p := &picture{Arms: arms, Until: until, Resource: gpuMemory, Nodes: len(b.world.Nodes), FirstSeed: firstSeed}
-	err = p.Write(f)
+	err = write(f)
 	fmt.Fprintln(b.out, "picture:", name)
 	return errors.Join(err, f.Close())
 }
@@ -322,7 +322,10 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(b.out, "\nPods that come and go, load %.2f, %d hours, %d seeds:\n", b.load, hours, seeds)
-	return replay.Report(b.out, names, results)
+	if err := replay.Report(b.out, names, results); err != nil {
+		return err
+	}
+	return b.draw("placement-waits.svg", func(w io.Writer) error { return replay.Picture(w, names, results) })
 }
 
 // playAll plays as many tasks at once as there are cores, and stops at the first error.

@@ -376,23 +376,9 @@ func Report(w io.Writer, names []string, results [][]*Result) error {
 
 // waitsOf returns the mean and the p99 of the waits of pods of the size, as text.
 func waitsOf(results []*Result, size int) string {
-	var means, p99s []float64
-	for _, r := range results {
-		waits := slices.Sorted(slices.Values(r.Waits[size]))
-		if len(waits) == 0 {
-			continue
-		}
-		sum := time.Duration(0)
-		for _, w := range waits {
-			sum += w
-		}
-		means = append(means, sum.Seconds()/float64(len(waits)))
-		p99s = append(p99s, trials.Quantile(waits, 0.99).Seconds())
-	}
+	means, p99s := ofSize(results, size)
 	if len(means) == 0 {
 		return "–"
 	}
-	mean, _ := trials.Figures(means).Mean()
-	p99, _ := trials.Figures(p99s).Mean()
-	return fmt.Sprintf("%.1f (%.1f), p99 %.0f (%.0f)", mean, slices.Max(means), p99, slices.Max(p99s))
+	return fmt.Sprintf("%.1f (%.1f), p99 %.0f (%.0f)", mean(means).Seconds(), slices.Max(means).Seconds(), mean(p99s).Seconds(), slices.Max(p99s).Seconds())
 }
