@@ -15,10 +15,13 @@ import (
 )
 
 const (
-	// unseenTimeout is how long a filter call waits for a pod, once for each pod. It is well below
-	// the httpTimeout of a soft extender. A Binding and its watch event take some milliseconds. A
-	// pod for which kube-scheduler waits before the Binding is nominated (from Kubernetes 1.35 on).
+	// unseenTimeout is how long filter calls wait for a pod. It is well below the httpTimeout of a
+	// soft extender. A Binding and its watch event take some milliseconds. A pod for which
+	// kube-scheduler waits before the Binding is nominated (from Kubernetes 1.35 on).
 	unseenTimeout = 500 * time.Millisecond
+	// unseenPause is how long a pod for which calls waited in vain is not awaited again. It is less
+	// than what kube-scheduler waits before it retries a pod that it often could not place.
+	unseenPause = 5 * time.Second
 	// unseenInterval is how often a waiting call looks for what changes no View: a pod that
 	// kube-scheduler could not place, or that is gone.
 	unseenInterval = 20 * time.Millisecond
@@ -43,8 +46,11 @@ func NewInFlight() *InFlight { return &InFlight{admission: make(chan struct{}, 1
 // chosen a node for the former one, and binds it meanwhile. A policy that counts pods must count
 // this one too.
 //
-// Each pod is in it from the response to its filter call until a View counts it, kube-scheduler has
-// failed to place it, it is gone, or unseenTimeout has passed. It is safe for concurrent use.
+// Each pod is awaited from the response to its filter call until a View counts it, kube-scheduler
+// has failed to place it, it is gone, or unseenTimeout has passed. Then the same call, which anybody
+// may repeat, has no effect for unseenPause. A call waits for the pods of earlier calls only. So each
+// call waits for at most unseenTimeout, and all calls together wait for one pod no more than that in
+// unseenPause. It is safe for concurrent use.
 type unseen struct {
 	mu   sync.Mutex
 	pods map[types.UID]unseenPod
@@ -58,11 +64,21 @@ type unseenPod struct {
 	until    time.Time
 }
 
+// forgotten reports whether calls may wait for the pod again.
+func (p *unseenPod) forgotten(now time.Time) bool { return now.After(p.until.Add(unseenPause)) }
+
 // set records that a filter call has let the pod pass, or not. While there are too many pods, it
 // records no others.
 func (u *unseen) set(pod *corev1.Pod, passed bool, cluster Cluster, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if p, known := u.pods[pod.UID]; known && !p.forgotten(now) && !p.settled(pod.UID, cluster) {
+		if !passed && now.Before(p.until) {
+			p.until = now
+			u.pods[pod.UID] = p
+		}
+		return
+	}
 	delete(u.pods, pod.UID)
 	if !passed {
 		return
@@ -92,19 +108,20 @@ func groupOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// others returns whether the pod must wait for other pods, and drops those for which nobody waits
-// any more.
-func (u *unseen) others(pod *corev1.Pod, cluster Cluster, now time.Time) bool {
+// others returns whether a call about the pod that began then must wait for other pods, and drops
+// those that are settled or forgotten.
+func (u *unseen) others(pod *corev1.Pod, cluster Cluster, began, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	group, wait := groupOf(pod), false
 	for uid, p := range u.pods {
 		switch {
 		case uid == pod.UID || p.group != "" && p.group == group:
-		case now.After(p.until) || p.settled(uid, cluster):
+		case p.forgotten(now) || p.settled(uid, cluster):
 			delete(u.pods, uid)
 		default:
-			wait = true
+			later := p.until.After(began.Add(unseenTimeout)) // a call after this one let it pass
+			wait = wait || !later && now.Before(p.until)
 		}
 	}
 	return wait
@@ -133,8 +150,9 @@ func (p *unseenPod) settled(uid types.UID, cluster Cluster) bool {
 
 // awaitUnseen waits until the View counts the pods that earlier filter calls have let pass.
 func (h *Handler) awaitUnseen(ctx context.Context, pod *corev1.Pod) {
+	began := time.Now()
 	binder.Wait(ctx, h.Cluster, func(_ *snapshot.View, now time.Time) (until time.Time) {
-		if h.InFlight.unseen.others(pod, h.Cluster, now) {
+		if h.InFlight.unseen.others(pod, h.Cluster, began, now) {
 			until = now.Add(unseenInterval)
 		}
 		return until
