@@ -26,9 +26,8 @@ const (
 
 	// These are the number of GPUs of a pod, of which its containers get shares, or all. They have
 	// the GPUs in common.
-	ownKey   = "outboard.dev/"
-	gpusKey  = ownKey + "gpus"
-	wholeKey = ownKey + "whole-gpus"
+	gpusKey  = "outboard.dev/gpus"
+	wholeKey = "outboard.dev/whole-gpus"
 
 	// Annotations about the container NAME have a key containerKey + NAME + one of the suffixes.
 	containerKey  = "nvidia.com/container."
@@ -149,14 +148,8 @@ func annotationError(key, format string, values ...any) error {
 // misspelled returns an error about the first annotation with a key that nothing reads, but that
 // seems to request a GPU: without it, the pod would run without one.
 func (a *nvidia) misspelled(pod *corev1.Pod) error {
-	own := []string{gpusKey, wholeKey, a.config.ModelAnnotation}
 	suffixes := []string{requestSuffix, limitSuffix, devicesSuffix}
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
-		if short, ok := strings.CutPrefix(key, ownKey); ok && !slices.Contains(own, key) {
-			if near := fields.Nearest(short, []string{gpusKey[len(ownKey):], wholeKey[len(ownKey):]}); near != "" {
-				return annotationError(key, "unknown; did you mean %s?", ownKey+near)
-			}
-		}
 		rest, ok := strings.CutPrefix(key, containerKey)
 		name, suffix, _ := strings.Cut(rest, ".")
 		known := strings.HasPrefix(suffix, "gpu-compute.") || slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(rest, s) })
@@ -170,7 +163,7 @@ func (a *nvidia) misspelled(pod *corev1.Pod) error {
 			return annotationError(key, "unknown; memory is requested by %sNAME%s", containerKey, limitSuffix)
 		}
 	}
-	return nil
+	return fields.Misspelled(pod, gpusKey, wholeKey, a.config.ModelAnnotation)
 }
 
 // request implements agent: the containers share the GPUs of the pod, and count as kube-scheduler

@@ -115,6 +115,7 @@ func TestRefusedRequests(t *testing.T) {
 		"nvidia.com/container.c.gpus.count=1":                                     `annotation "nvidia.com/container.c.gpus.count": ` + like,
 		"outboard.dev/gpu=2":                                                      `annotation "outboard.dev/gpu": unknown; did you mean outboard.dev/gpus?`,
 		"outboard.dev/whole-gpu=2":                                                `annotation "outboard.dev/whole-gpu": unknown; did you mean outboard.dev/whole-gpus?`,
+		c + "limit=1Gi outboard.dev/gpu-model=T4":                                 `annotation "outboard.dev/gpu-model": unknown; did you mean outboard.dev/gpu-models?`,
 		"outboard.dev/gpus=0 " + c + "limit=1Gi":                                  `annotation "outboard.dev/gpus": "0" is not a number of GPUs`,
 		"outboard.dev/gpus=2":                                                     `annotation "outboard.dev/gpus": needs the memory of each GPU, in nvidia.com/container.NAME.gpu-memory.limit; for whole GPUs, use outboard.dev/whole-gpus`,
 		"outboard.dev/whole-gpus=0":                                               `annotation "outboard.dev/whole-gpus": "0" is not a number of GPUs`,

@@ -1,6 +1,7 @@
 package gpumemory
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -53,6 +54,7 @@ func (p *gpuMemory) request(pod *corev1.Pod) (*request, error) {
 	r, err := p.agent.request(pod)
 	if r != nil {
 		r.models = p.models(pod)
+		err = cmp.Or(err, fields.Misspelled(pod, p.config.ModelAnnotation))
 	}
 	return r, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/allocations"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -86,7 +87,7 @@ func (c *Config) Inputs() policy.Inputs {
 
 func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	needs, err := p.request(pod)
-	if err != nil || len(needs) == 0 {
+	if err = cmp.Or(err, fields.Misspelled(pod, p.annotation)); err != nil || len(needs) == 0 {
 		return nil, err
 	}
 	c := &cycle{policy: p, pod: pod.UID, view: view}

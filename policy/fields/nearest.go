@@ -2,8 +2,41 @@ package fields
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
+
+// domain is that of the annotations that only Outboard's policies read.
+const domain = "outboard.dev/"
+
+// Misspelled returns an error about the first annotation of the pod that a policy would ignore,
+// although its key is similar to one that the policy reads, or about a label with such a key, if the
+// key begins with outboard.dev/. Without the annotation, the pod would get what it does not want.
+func Misspelled(pod *corev1.Pod, read ...string) error {
+	names := make([]string, len(read))
+	for i, key := range read {
+		names[i] = strings.TrimPrefix(key, domain)
+	}
+	for _, set := range []struct {
+		what, hint string
+		keys       map[string]string
+	}{{"annotation", "unknown; did you mean", pod.Annotations}, {"label", "did you mean the annotation", pod.Labels}} {
+		for _, key := range slices.Sorted(maps.Keys(set.keys)) {
+			short, ours := strings.CutPrefix(key, domain)
+			if !ours || set.what == "annotation" && slices.Contains(read, key) {
+				continue
+			}
+			if near := Nearest(short, names); slices.Contains(read, domain+near) {
+				return fmt.Errorf("%s %.200q: %s %s?", set.what, key, set.hint, domain+near)
+			}
+		}
+	}
+	return nil
+}
 
 // Nearest returns the known name that is most similar to name: with the fewest letters added,
 // dropped, changed or swapped with their neighbor, ignoring case; the first of several. If all
