@@ -237,8 +237,7 @@ func TestStandardInput(t *testing.T) {
 		{"check -", "apiVersion: v1\nkind: ConfigMap\ndata: {}\n", 1, "must be OutboardConfiguration; the configuration is a value in the data of a ConfigMap"},
 		{"setup scheduler -", all, 0, "urlPrefix: http://127.0.0.1:8888\n"},
 		{"check - --scheduler " + schedulerFile(t, ignorableBinder), all, 1, "[ERROR IgnorableBinder]"},
-		{"setup scheduler --from -", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`, 0, "# Converted from standard input."},
-		{"check --scheduler -", "kind: Policy\n", 1, "standard input:1: [ERROR LegacyPolicy]"},
+		{"check --scheduler -", "kind: Policy\n", 1, "standard input:1: [ERROR Syntax] kind: this is a Policy"},
 	} {
 		var out bytes.Buffer
 		cmd := NewCommand()

@@ -6,24 +6,22 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/wiring"
 )
 
 type schedulerConfigOptions struct {
 	wiring.Options
-	file, from, topology, dir string
+	file, topology, dir string
 }
 
 func setupSchedulerCommand(types config.Types) *cobra.Command {
 	var o schedulerConfigOptions
 	cmd := &cobra.Command{
-		Use:   "scheduler [FILE]",
+		Use:   "scheduler FILE",
 		Short: "Print kube-scheduler's configuration for a configuration file",
 		Long: `Print the KubeSchedulerConfiguration by which kube-scheduler calls the profiles of the
 configuration FILE, with comments; - is standard input. Profiles with managed resources, and profiles whose policies
@@ -39,31 +37,16 @@ respond. All others get a soft one, which is ignorable.
 Without it, kube-scheduler calls serving.address.
 
 --scheduler-name makes the file one for a second scheduler with that name and a lease of its
-own in --outboard-namespace, wherever it runs.
-
---from converts the extenders of a Policy of kube-scheduler 1.22 and earlier instead, and reports
-what it leaves out.`,
+own in --outboard-namespace, wherever it runs.`,
 		Example: `  outboard setup scheduler outboard.yaml
-  outboard setup scheduler outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
-  outboard setup scheduler --from policy.json > scheduler.yaml
-  outboard setup scheduler --from policy.json --scheduler-name extended-scheduler > scheduler.yaml`,
-		Args: positional("[FILE]"),
+  outboard setup scheduler outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring`,
+		Args: positional("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.file = strings.Join(args, "")
-			if err := o.checkFlags(cmd.Flags().Changed); err != nil {
-				return err
-			}
-			if o.from != "" {
-				if !cmd.Flags().Changed("outboard-namespace") {
-					o.Namespace = "" // that of kube-scheduler's default
-				}
-				return o.migrate(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-			}
+			o.file = args[0]
 			return o.print(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), types)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML, alone or in a manifest; - is standard input")
 	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
 	complete(cmd, "for", cobra.FixedCompletions(topologies(), cobra.ShellCompDirectiveNoFileComp))
 	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
@@ -83,24 +66,6 @@ func topologies() (words []string) {
 		words = append(words, string(t))
 	}
 	return words
-}
-
-// checkFlags returns an error if flags do not go together.
-func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) error {
-	switch {
-	case o.file == "" && o.from == "":
-		return errors.New("FILE or --from is missing: FILE is the configuration file of Outboard, and --from names a Policy to convert")
-	case o.file != "" && o.from != "":
-		return errors.New("FILE does not go with --from, which converts a Policy")
-	case o.from == "":
-		return nil
-	}
-	for _, other := range []string{"for", "url", "certificate-dir", "scheduler-kubeconfig", "profile", "strict", "dir"} {
-		if changed(other) {
-			return fmt.Errorf("--%s does not go with --from, which keeps the extenders of the Policy: convert the Policy without --%[1]s, or print a file for a configuration of Outboard, FILE", other)
-		}
-	}
-	return nil
 }
 
 // print writes the configuration for kube-scheduler to out, or to the directory, and to notes what
@@ -153,26 +118,4 @@ func (o *schedulerConfigOptions) write(out io.Writer, files []wiring.File) error
 		}
 	}
 	return nil
-}
-
-// migrate writes the converted Policy to out, and notes about what is left out to notes.
-func (o *schedulerConfigOptions) migrate(in io.Reader, out, notes io.Writer) error {
-	name, data, err := readInput(o.from, in)
-	if err != nil {
-		return err
-	}
-	result, lines, err := wiring.Migrate(name, data, o.Options)
-	if errs := (strictyaml.Errors)(nil); errors.As(err, &errs) {
-		return fmt.Errorf("the Policy is not valid:\n  %s", strings.ReplaceAll(errs.Error(), "\n", "\n  "))
-	}
-	if err != nil {
-		return err
-	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(notes, line); err != nil {
-			return err
-		}
-	}
-	_, err = out.Write(result)
-	return err
 }

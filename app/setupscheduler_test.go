@@ -17,10 +17,6 @@ import (
 func TestSchedulerConfig(t *testing.T) {
 	config := file(t, plain+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
 	secure := file(t, header+"serving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
-	policy := filepath.Join(t.TempDir(), "policy.json")
-	if err := os.WriteFile(policy, []byte(`{"kind": "Policy", "alwaysCheckAllPredicates": true, "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter", "enableHttps": true}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -30,28 +26,17 @@ func TestSchedulerConfig(t *testing.T) {
 		{"a Service", []string{config, "--for", "service"}, []string{"note: serving.address is 127.0.0.1:8888, a loopback address", "urlPrefix: https://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
 		{"a Service before a loopback address", []string{secure, "--for", "service"},
 			[]string{"serving.address is 127.0.0.1:8443, a loopback address, which only callers on the same machine or in the same pod reach: set serving.address: 0.0.0.0:8443"}},
-		{"converted, with notes", []string{"--from", policy}, []string{"alwaysCheckAllPredicates: left out", "enableHTTPS: true\n"}},
-		{"no file", nil, []string{"FILE or --from is missing"}},
-		{"both files", []string{config, "--from", policy}, []string{"FILE does not go with --from"}},
-		{"a URL for a Policy", []string{"--from", policy, "--url", "http://a"}, []string{"--url does not go with --from, which keeps the extenders of the Policy: convert the Policy without --url"}},
 		{"a second scheduler at a NodePort", []string{config, "--for", "nodeport", "--scheduler-name", "extended-scheduler"},
 			[]string{"urlPrefix: https://127.0.0.1:32766\n", "schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: outboard-system\n"}},
 		{"a second scheduler at a URL", []string{config, "--url", "http://localhost:30036", "--scheduler-name", "extended-scheduler", "--outboard-namespace", "kube-system"},
 			[]string{"urlPrefix: http://localhost:30036\n", "schedulerName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
-		{"a second scheduler with a Policy", []string{"--from", policy, "--scheduler-name", "extended-scheduler", "--outboard-namespace", "kube-system"},
-			[]string{"schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
-		{"a second scheduler with a Policy and the default lease", []string{"--from", policy, "--scheduler-name", "extended-scheduler"},
-			[]string{"leaderElection:\n  leaderElect: true\n  resourceName: extended-scheduler\nprofiles:\n"}},
 		{"a kubeconfig", []string{config, "--scheduler-kubeconfig", "/etc/scheduler.conf"}, []string{"clientConnection:\n  kubeconfig: /etc/scheduler.conf\n"}},
 		{"a relative kubeconfig", []string{config, "--scheduler-kubeconfig", "scheduler.conf"}, []string{"must be an absolute path"}},
-		{"an invalid name with a Policy", []string{"--from", policy, "--scheduler-name", "GPU_scheduler"}, []string{"it is also the name of a lease"}},
 		{"a name for the cluster's own", []string{config, "--for", "kubeadm", "--url", "https://10.96.0.20", "--dir", "x", "--scheduler-name", "a"},
 			[]string{"leave out --scheduler-name, or run a second scheduler with --for service, sidecar or nodeport"}},
 		{"topology", []string{config, "--for", "kind"}, []string{`--for="kind": must be kubeadm, sidecar, service or nodeport`}},
 		{"several files", []string{config, "--for", "kubeadm"}, []string{"give a directory with --dir"}},
 		{"an invalid configuration", []string{file(t, header)}, []string{"the configuration is not valid:\n", "profiles"}},
-		{"an invalid Policy", []string{"--from", file(t, "kind: Policy\nextenders: x\n")}, []string{"the Policy is not valid:\n", ":2: extenders: Invalid value"}},
-		{"no Policy", []string{"--from", filepath.Join(t.TempDir(), "none")}, []string{"no such file"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, err := execute(t, append([]string{"setup", "scheduler"}, tt.args...)...)

@@ -40,7 +40,6 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 	good := write("good.yaml", plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	bad := write("bad.yaml", plain+"profiles: []\n")
 	wired := write("scheduler.yaml", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: http://127.0.0.1:80, filterVerb: filter, nodeCacheCapable: true, ignorable: true}]\n")
-	old := write("policy.json", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`)
 	nodes := write("nodes.yaml", simulatedCluster)
 
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,8 +104,8 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		"outboard setup":       {good: []string{"--help"}, failed: []string{"", "nonsense"}},
 		"outboard setup certs": {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --renew --add-ca", "--cluster --dir " + dir, "--cluster --kubeconfig /nowhere"}},
 		"outboard setup scheduler": {
-			good:   []string{good, "--from " + old},
-			failed: []string{"", bad, "/nowhere.yaml", "--from " + good, good + " --for moon"},
+			good:   []string{good},
+			failed: []string{"", bad, "/nowhere.yaml", good + " --for moon"},
 		},
 		"outboard serve":                 {good: []string{"--print-config --config " + good}, failed: []string{"", "--config " + bad, "--config /nowhere.yaml"}},
 		"outboard simulate":              {good: []string{nodes}, failed: []string{"", "/nowhere.yaml", nodes + " --config " + bad}},

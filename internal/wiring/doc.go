@@ -3,8 +3,7 @@
 // that say why each field has its value. It reads no files and makes no requests.
 //
 // [New] decides on the extenders, [Wiring.YAML] prints them, and [Wiring.Kubeadm] adds what kubeadm
-// needs to pass the file to kube-scheduler. [Migrate] turns a Policy into a
-// KubeSchedulerConfiguration.
+// needs to pass the file to kube-scheduler.
 //
 // # Strict and soft extenders
 //

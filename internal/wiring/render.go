@@ -111,18 +111,14 @@ func (w *Wiring) process(p *page) {
 	case w.options.For == Kubeadm:
 		p.line("leaderElection:\n  leaderElect: true")
 	case w.options.second():
-		p.lease(lease{w.options.Namespace, w.schedulers[0]})
+		p.lease(w.options.Namespace, w.schedulers[0])
 	}
 }
 
 // lease writes the leader election of a second scheduler.
-func (p *page) lease(l lease) {
+func (p *page) lease(namespace, name string) {
 	p.comment("", "A lease of its own: with that of the cluster's scheduler only one of the two would place pods.")
-	p.line("leaderElection:\n  leaderElect: true")
-	if l.Namespace != "" {
-		p.line("  resourceNamespace: %s", Quoted(l.Namespace))
-	}
-	p.line("  resourceName: %s", Quoted(l.Name))
+	p.line("leaderElection:\n  leaderElect: true\n  resourceNamespace: %s\n  resourceName: %s", Quoted(namespace), Quoted(name))
 }
 
 // write writes the extender as an item of a list.

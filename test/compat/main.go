@@ -27,7 +27,7 @@ func main() {
 	only := flag.String("only", "", "test only the kube-schedulers of these releases, separated by commas")
 	flag.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
 	flag.StringVar(&o.kubernetes, "kubernetes", "kubernetes", "the directory with bin/ and compat/RELEASE/bin/")
-	flag.StringVar(&o.page, "page", "", "write each table into this page of which all releases are tested")
+	flag.StringVar(&o.page, "page", "", "write the table into this page if all releases are tested")
 	flag.Parse()
 	o.only = strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
 	if *needs {
@@ -57,14 +57,6 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	r := report{day: time.Now().UTC().Format(time.DateOnly)}
 	for _, p := range pairs {
-		if p.policy {
-			row, err := o.playPolicies(ctx, p, progress)
-			if err != nil {
-				return fmt.Errorf("%s: %w", p, err)
-			}
-			r.rows = append(r.rows, row)
-			continue
-		}
 		for _, m := range modes {
 			row, err := o.play(ctx, p, m, progress)
 			if err != nil {
@@ -111,24 +103,19 @@ func (o *options) play(ctx context.Context, p pair, m mode, progress io.Writer) 
 		}
 	}()
 	for _, sc := range scenarios {
-		o.record(&result, sc.name, progress, func() (string, error) { return scene.play(ctx, sc) })
+		began := time.Now()
+		outcome, err := scene.play(ctx, sc)
+		if err != nil {
+			outcome = failed
+			result.errors = append(result.errors, fmt.Sprintf("%s: %v", sc.name, err))
+		}
+		result.outcomes = append(result.outcomes, outcome)
+		fmt.Fprintf(progress, "%s: %s: %s (%.1f s)\n", &result, sc.name, outcome, time.Since(began).Seconds())
+		if err != nil {
+			fmt.Fprintf(progress, "  %v\n", err)
+		}
 	}
 	return result, nil
-}
-
-// record adds the outcome of a scenario to the row.
-func (o *options) record(r *row, name string, progress io.Writer, play func() (string, error)) {
-	began := time.Now()
-	outcome, err := play()
-	if err != nil {
-		outcome = failed
-		r.errors = append(r.errors, fmt.Sprintf("%s: %v", name, err))
-	}
-	r.outcomes = append(r.outcomes, outcome)
-	fmt.Fprintf(progress, "%s: %s: %s (%.1f s)\n", r, name, outcome, time.Since(began).Seconds())
-	if err != nil {
-		fmt.Fprintf(progress, "  %v\n", err)
-	}
 }
 
 // link creates links in the directory to the programs of a control plane with this kube-apiserver.

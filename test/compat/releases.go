@@ -10,11 +10,8 @@ import (
 )
 
 // The releases in addition to that of the control plane, oldest first. Each kube-scheduler runs with the kube-apiserver of the control plane. Those
-// of servers also run with the kube-apiserver of the same release: it is the oldest that accepts the Ledger CRD. Those of policySchedulers
-// read a Policy.
+// of servers also run with the kube-apiserver of the same release: it is the oldest that accepts the Ledger CRD.
 var (
-	policySchedulers = []string{"v1.21.14", "v1.22.17"}
-
 	schedulers = []string{"v1.29.6", "v1.30.14", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3", "v1.38.0-beta.0"}
 	servers    = []string{"v1.30.14"}
 )
@@ -23,14 +20,7 @@ var (
 type pair struct {
 	server, scheduler         string
 	serverPath, schedulerPath string
-	// policy is whether kube-scheduler reads a Policy instead of a KubeSchedulerConfiguration with extenders.
-	policy bool
 }
-
-// policyAlone reports whether kube-scheduler needs no configuration file in addition to a Policy. At the log level 2, 1.22 logs its configuration
-// and ends, because the version that it logs by default does not have the arguments of a Policy's plugins
-// (kubernetes/kubernetes#105202). A file of an earlier version changes the version that it logs.
-func (p pair) policyAlone() bool { return !strings.HasPrefix(p.scheduler, "v1.22.") }
 
 func (p pair) String() string {
 	return fmt.Sprintf("kube-scheduler %s with kube-apiserver %s", p.scheduler, p.server)
@@ -39,9 +29,6 @@ func (p pair) String() string {
 // pairsBeside returns all pairs, given the release of the control plane. They have no paths.
 func pairsBeside(current string) []pair {
 	var all []pair
-	for _, release := range policySchedulers {
-		all = append(all, pair{server: current, scheduler: release, policy: true})
-	}
 	for _, release := range servers {
 		all = append(all, pair{server: release, scheduler: release})
 	}
@@ -58,7 +45,7 @@ func (o *options) selected(release string) bool {
 // needs returns the programs of other releases, as RELEASE/PROGRAM.
 func (o *options) needs() []string {
 	var programs []string
-	for _, release := range append(slices.Clone(policySchedulers), schedulers...) {
+	for _, release := range schedulers {
 		if o.selected(release) {
 			programs = append(programs, release+"/kube-scheduler")
 		}

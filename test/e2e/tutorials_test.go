@@ -6,17 +6,14 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
@@ -200,57 +197,4 @@ func designResponds(th *theater.Theater, play *stage.Play) {
 	if first != later || result.Nodes == nil || len(result.Nodes.Items) != 1 || result.Nodes.Items[0].Name != "node-2" {
 		th.T.Errorf("the responses are\n%s\nand\n%s", first, later)
 	}
-}
-
-// The converted Policies differ from what kube-scheduler gets only as their READMEs say.
-func TestTutorialsAreConverted(t *testing.T) {
-	for folder, change := range map[string]func(converted map[string]any){
-		"gpushare":    func(map[string]any) {},
-		"image-score": func(map[string]any) {},
-		"design-1.4": func(converted map[string]any) {
-			extender := converted["extenders"].([]any)[0].(map[string]any)
-			extender["nodeCacheCapable"], extender["httpTimeout"] = true, "3s"
-		},
-	} {
-		t.Run(folder, func(t *testing.T) {
-			original := func(name string) string { return filepath.Join(tutorials, folder, "original", name) }
-			var printed string
-			switch folder {
-			case "image-score":
-				printed = printedBy(t, "setup", "scheduler", "--from", original("policy.json"), "--scheduler-name", "extended-scheduler", "--outboard-namespace", "kube-system")
-			default:
-				printed = printedBy(t, "setup", "scheduler", "--from", original("policy.json"))
-			}
-			file, err := os.ReadFile(filepath.Join(tutorials, folder, "scheduler.yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var converted, want map[string]any
-			if err := yaml.Unmarshal([]byte(printed), &converted); err != nil {
-				t.Fatal(err)
-			}
-			if err := yaml.Unmarshal(file, &want); err != nil {
-				t.Fatal(err)
-			}
-			change(converted)
-			if diff := cmp.Diff(want, converted); diff != "" {
-				t.Errorf("scheduler.yaml differs from the converted Policy (-file +converted):\n%s", diff)
-			}
-		})
-	}
-}
-
-// printedBy returns what outboard prints on standard output.
-func printedBy(t *testing.T, args ...string) string {
-	t.Helper()
-	path, err := theater.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), path, args...)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("outboard %s: %v", args[0], err)
-	}
-	return string(out)
 }

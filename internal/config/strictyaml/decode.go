@@ -36,15 +36,9 @@ func (v Value) Decode(into any) error {
 	return Join(d.errs)
 }
 
-// inAnyCase is a struct of which fields, and those of the structs in it, can have names in any
-// case, as with encoding/json.
-type inAnyCase interface{ InAnyCase() }
-
 type decoder struct {
 	fields map[reflect.Type][]structField
-	// anyCase reports whether the value is in a struct of type inAnyCase.
-	anyCase bool
-	errs    Errors
+	errs   Errors
 }
 
 func (d *decoder) fail(at Value, kind, value, rule string) {
@@ -138,19 +132,12 @@ func (d *decoder) structure(at Value, n *yaml.Node, rv reflect.Value) {
 		fields = structFields(rv.Type())
 		d.fields[rv.Type()] = fields
 	}
-	if _, ok := rv.Addr().Interface().(inAnyCase); ok && !d.anyCase {
-		d.anyCase = true
-		defer func() { d.anyCase = false }()
-	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, ok := keyText(n.Content[i])
 		if !ok {
 			continue // an error found by Parse
 		}
 		f := lookUp(fields, name)
-		if j := slices.IndexFunc(fields, func(f structField) bool { return strings.EqualFold(f.name, name) }); f == nil && j >= 0 && d.anyCase {
-			f = &fields[j]
-		}
 		if f == nil {
 			inner := Value{doc: at.doc, path: childPath(at.path, name), line: n.Content[i].Line}
 			d.fail(inner, "Unknown field", "", unknown(name, fields))

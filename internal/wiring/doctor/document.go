@@ -17,7 +17,6 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/config/manifest"
 	"outboard.dev/outboard/internal/config/strictyaml"
-	"outboard.dev/outboard/internal/wiring"
 	"outboard.dev/outboard/policy/fields"
 )
 
@@ -60,17 +59,11 @@ type document struct {
 	config configuration
 	// refusal says why kube-scheduler cannot decode the text; nil: it can.
 	refusal error
-	// former is the Policy of which the configuration is made, for the lines.
-	former strictyaml.Value
 }
 
 // line returns the line of the file with the field at path, or with what is nearest around it.
 func (d *document) line(path string) int {
-	root := d.root
-	if !d.former.IsZero() {
-		root = d.former
-	}
-	line := root.At(path).Line()
+	line := d.root.At(path).Line()
 	if line == 0 {
 		return 0
 	}
@@ -85,22 +78,7 @@ func (c *checker) read() bool {
 		return false
 	}
 	_ = c.doc.root.Decode(&c.doc.config)
-	if !wiring.IsPolicy(c.doc.root) {
-		return c.isConfiguration() && c.fields()
-	}
-	former := c.doc.root
-	converted, _, err := wiring.Migrate(c.File, c.doc.text.Data, wiring.Options{})
-	fix := "outboard setup scheduler --from " + c.File + " converts its extenders"
-	if err != nil {
-		fix = "correct it, and then convert it with outboard setup scheduler --from " + c.File + ": " + err.Error()
-	}
-	c.refuse("LegacyPolicy", "kind", "this is a Policy of kube-scheduler 1.22 and earlier", "1.23 and later has no flag for it; only its extenders are checked, not its predicates and priorities", fix)
-	c.undecodable = true
-	if err != nil || !c.parse(converted) {
-		return false
-	}
-	c.doc.former = former
-	return c.fields()
+	return c.isConfiguration() && c.fields()
 }
 
 // parse reads the text as kube-scheduler does. If it cannot, it reports why.
@@ -162,6 +140,9 @@ func (c *checker) isConfiguration() bool {
 	switch {
 	case kind == ofScheduler && v != apiVersion:
 		c.refuse("Syntax", "apiVersion", fmt.Sprintf("apiVersion is %q", v), "", "set apiVersion: "+apiVersion)
+	case kind == "Policy" || kind == "" && (!c.doc.root.At("predicates").IsZero() || !c.doc.root.At("priorities").IsZero()):
+		c.refuse("Syntax", "kind", "this is a Policy, which only kube-scheduler 1.22 and earlier read", "", "move its extenders into a "+ofScheduler+", as docs/from-the-tutorials.md says")
+		return false
 	case kind != ofScheduler && strings.HasPrefix(v, "kubescheduler.config.k8s.io/"):
 		c.refuse("Syntax", "kind", fmt.Sprintf("kind is %q", kind), "", "set kind: "+ofScheduler)
 	case kind == config.Kind:
@@ -186,7 +167,7 @@ func (c *checker) undecoded() {
 		line, _ := strconv.Atoi(m[1])
 		c.refuseAt("Syntax", c.doc.whole.Line(line), "", m[2]+" is set twice", "", "remove one of the two")
 	}
-	emptyFirst := c.doc.former.IsZero() && c.doc.config.Kind == ofScheduler && strings.HasPrefix(text, "Object 'Kind' is missing")
+	emptyFirst := c.doc.config.Kind == ofScheduler && strings.HasPrefix(text, "Object 'Kind' is missing")
 	if len(twice) > 0 || c.undecodable && !emptyFirst {
 		return
 	}

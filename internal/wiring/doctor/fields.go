@@ -36,7 +36,7 @@ func (c *checker) fields() bool {
 			break
 		}
 	}
-	if c.doc.refusal == nil || !c.doc.former.IsZero() {
+	if c.doc.refusal == nil {
 		return true // kube-scheduler reads what strictyaml does not read
 	}
 	if c.unindented(errs) {
