@@ -25,6 +25,25 @@ func TestNothingToExplain(t *testing.T) {
 	}
 }
 
+// The commands that read from Outboard show its warnings once.
+func TestWarningsOfOutboard(t *testing.T) {
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Warning", `299 outboard "cannot reload \"outboard.yaml\": wrong.yaml:6"`)
+		body := "[]"
+		if r.URL.Path == "/explain" || strings.HasPrefix(r.URL.Path, "/inspect") {
+			body = "{}"
+		}
+		_, _ = w.Write([]byte(body))
+	}))
+	defer admin.Close()
+	const want = "Warning: cannot reload \"outboard.yaml\": wrong.yaml:6\n"
+	for _, args := range []string{"explain web-1", "explain -A", "explain --latest -A", "explain -A -o json", "gpus"} {
+		if _, output := statusOf(t, args+" --admin "+admin.URL); strings.Count(output, want) != 1 {
+			t.Errorf("%s:\n%s", args, output)
+		}
+	}
+}
+
 // The list says why a pod waits: with the numbers of the nearest node, or with the reason's text if
 // it has none.
 func TestWhyPodsWait(t *testing.T) {

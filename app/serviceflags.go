@@ -1,12 +1,16 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 
 	"github.com/spf13/cobra"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/internal/replicas"
 )
@@ -34,10 +38,31 @@ func (s *serviceFlags) inReplica(cmd *cobra.Command) bool {
 	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" && !s.cluster.given() && !cmd.Flags().Changed("outboard-namespace")
 }
 
+// warned passes the warnings of responses on.
+type warned struct {
+	http.RoundTripper
+	handler rest.WarningHandler
+}
+
+func (w *warned) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := w.RoundTripper.RoundTrip(req)
+	if err == nil {
+		warnings, _ := utilnet.ParseWarningHeaders(res.Header["Warning"])
+		for _, warning := range warnings {
+			w.handler.HandleWarningHeader(warning.Code, warning.Agent, warning.Text)
+		}
+	}
+	return res, err
+}
+
 // read reads from all replicas, or from the admin address. It returns the responses, of which there
-// is at least one, and writes to standard error which replicas did not respond, and why. The
-// replica of an admin address is "".
-func read[T any](cmd *cobra.Command, s *serviceFlags, fetch replicas.Fetch[T]) ([]replicas.Response[T], error) {
+// is at least one, and writes to standard error their warnings, and which replicas did not respond,
+// and why. The replica of an admin address is "".
+func read[T any](cmd *cobra.Command, s *serviceFlags, from replicas.Fetch[T]) ([]replicas.Response[T], error) {
+	warnings := rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
+	fetch := func(ctx context.Context, client *http.Client, admin string) (T, error) {
+		return from(ctx, &http.Client{Timeout: client.Timeout, Transport: &warned{client.Transport, warnings}}, admin)
+	}
 	if s.admin != "" {
 		value, err := fetch(cmd.Context(), adminClient(), s.admin.url())
 		if err != nil {

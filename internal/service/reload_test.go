@@ -2,6 +2,8 @@ package service
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,6 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"outboard.dev/outboard/internal/explain"
 )
 
 // reloading is a service without a cluster, and its log.
@@ -103,7 +108,7 @@ func TestExplanationsKnowManagedPods(t *testing.T) {
 	}
 }
 
-// The metric and the warning show a failed reload until the file loads again.
+// The metric, the warning and the responses to commands show a failed reload until the file loads again.
 func TestFailedReloadShows(t *testing.T) {
 	const good = alone + "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, good)
@@ -114,6 +119,12 @@ func TestFailedReloadShows(t *testing.T) {
 		}
 		if got := strings.Join(r.Warnings(), "\n"); !strings.Contains(got, warning) || (got == "") != (warning == "") {
 			t.Errorf("%s: warnings %q, want %q", step, got, warning)
+		}
+		response := httptest.NewRecorder()
+		r.AdminOptions().Handlers["GET "+explain.DecisionsPath].ServeHTTP(response, httptest.NewRequest(http.MethodGet, explain.DecisionsPath, nil))
+		sent, _ := utilnet.ParseWarningHeaders(response.Header()["Warning"])
+		if (len(sent) == 1) != (warning != "") || len(sent) == 1 && !strings.Contains(sent[0].Text, warning) {
+			t.Errorf("%s: a response has the warnings %v, want %q", step, sent, warning)
 		}
 	}
 	shows("at the start", 1, "")

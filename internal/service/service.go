@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/cluster"
@@ -246,10 +248,7 @@ func EngineOf(c *config.Config, profile *config.Profile, clock func() time.Time)
 
 // Warnings returns lines about problems that do not make calls fail.
 func (s *Service) Warnings() []string {
-	lines := append(s.reloads.warnings(), s.signals.Warnings()...)
-	if s.current.Load().Config.Bypass {
-		lines = append(lines, "bypass is true: no policy is asked, except for allocations")
-	}
+	lines := append(s.deviations(), s.signals.Warnings()...)
 	if s.Cluster != nil {
 		lines = append(lines, s.Cluster.Warnings()...)
 	}
@@ -257,6 +256,32 @@ func (s *Service) Warnings() []string {
 		lines = append(lines, s.Keeper.Warnings()...)
 	}
 	return lines
+}
+
+// deviations returns why Outboard does not decide as the configuration file says.
+func (s *Service) deviations() []string {
+	lines := s.reloads.warnings()
+	if s.current.Load().Config.Bypass {
+		lines = append(lines, "bypass is true: no policy is asked, except for allocations")
+	}
+	return lines
+}
+
+// warning adds the deviations to the responses of the handler, in the header that the API server
+// uses, too.
+func (s *Service) warning(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, line := range s.deviations() {
+			const most = 1000 // of a header; an editor may have broken each line of the file
+			if len(line) > most {
+				line = strings.ToValidUTF8(line[:most], "") + "…"
+			}
+			if value, err := utilnet.NewWarningHeader(299, "outboard", decision.Plain(line)); err == nil { // Plain permits no other character
+				w.Header().Add("Warning", value)
+			}
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // Source returns the data for explanations.
@@ -325,6 +350,9 @@ func (s *Service) AdminOptions() server.AdminOptions {
 	options.Warnings = ui.Troubles(page)
 	for pattern, handler := range ui.Handlers(page) {
 		options.Handlers[pattern] = handler
+	}
+	for pattern, handler := range options.Handlers {
+		options.Handlers[pattern] = s.warning(handler)
 	}
 	return options
 }
