@@ -128,6 +128,7 @@ func TestTryRefuses(t *testing.T) {
 		"no containers":        {"", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}", nil, http.StatusBadRequest, "the pod has no containers"},
 		"nothing":              {"", "", nil, http.StatusBadRequest, "manifest"},
 		"too many nodes":       {"?nodes=-1", pod, nil, http.StatusBadRequest, "nodes:"},
+		"a slow amount":        {"", strings.Replace(pod, "cpu: 1", "cpu: 1e-99999999", 1), nil, http.StatusBadRequest, "manifest:6"}, // minutes
 		"the second document":  {"", pod + "---\n" + pod + "  nodeSelecter: {}\n", nil, http.StatusOK, `"refused":["manifest:14: spec.nodeSelecter`},
 		"two documents":        {"", pod + "  x: 1\n---\n" + pod + "  z: 1\n", nil, http.StatusBadRequest, "manifest:15: spec.z"},
 		"no limit":             {"", strings.Replace(pod, "limits: {cpu: 1}", "requests: {a/b: 1}", 1), nil, http.StatusBadRequest, "the API server refuses pod default/p: a/b: 1 of container c must have a limit that is equal to the request"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/policy/fields"
@@ -331,7 +332,14 @@ func (d *decoder) unmarshalJSON(at Value, into json.Unmarshaler) {
 	if !ok {
 		return
 	}
-	if err := into.UnmarshalJSON(data); err != nil {
+	var err error
+	if _, ok := into.(*resource.Quantity); ok && resolve(at.node).Kind == yaml.ScalarNode && string(data) != "null" {
+		_, err = fields.ParseQuantity(strings.TrimSpace(strings.Trim(string(data), `"`))) // bounds the time of UnmarshalJSON
+	}
+	if err == nil {
+		err = into.UnmarshalJSON(data)
+	}
+	if err != nil {
 		d.fail(at, "Invalid value", describe(resolve(at.node)), strings.TrimPrefix(oneLine(err.Error()), "json: "))
 	}
 }
