@@ -11,26 +11,35 @@ import (
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
-// requests returns, for each resource that one container alone requests, the largest amount with
-// which the pod fits. It evaluates no amount of 0: such a pod would not use the resource.
+// requests returns, for each resource that one container alone requests, and for each annotation,
+// the largest amount with which the pod fits. It evaluates no amount of 0: such a pod would not use
+// the resource.
 func (s *search) requests() ([]Remedy, error) {
 	var all []Remedy
-	names := requested(s.pod)
-	budget := s.left / max(1, len(names))
+	names, annotations := requested(s.pod), s.annotations()
+	budget := s.left / max(1, len(names)+len(annotations))
 	if budget < s.prepare {
 		return nil, nil
 	}
+	requests := annotations
 	for _, name := range names {
-		c, ok := soleContainer(s.pod, name)
-		if !ok || unitOf(name) == 0 {
-			continue
+		if c, ok := soleContainer(s.pod, name); ok && unitOf(name) > 0 {
+			requests = append(requests, request{search: s, name: name, container: c, unit: unitOf(name), amount: requestOf(c, name)})
 		}
+	}
+	for i := range requests {
+		r := &requests[i]
 		s.left = budget
-		r := request{search: s, name: name, container: c, unit: unitOf(name)}
 		r.from = r.units()
+		if r.annotation != "" { // most are no requests
+			if fits, _, err := r.fitsWith(1); err != nil || fits == "" {
+				continue
+			}
+		}
 		if found, err := r.largest(); err != nil {
 			return nil, err
 		} else if found != nil {
@@ -76,13 +85,35 @@ func soleContainer(pod *corev1.Pod, name corev1.ResourceName) (c *corev1.Contain
 	return c, c != nil
 }
 
+// maxAnnotations bounds the annotations that may be requests.
+const maxAnnotations = 16
+
+// annotations returns the annotations whose values are amounts, in order of key. Whether a policy
+// reads them as a request shows only when the pod fits with less.
+func (s *search) annotations() (all []request) {
+	for _, key := range slices.Sorted(maps.Keys(s.pod.Annotations)) {
+		amount, err := fields.ParseQuantity(s.pod.Annotations[key])
+		if err != nil || amount.Sign() <= 0 || len(all) == maxAnnotations {
+			continue
+		}
+		r := request{search: s, annotation: key, amount: amount, unit: 1}
+		if amount.CmpInt64(1<<20) >= 0 { // bytes
+			r.unit = 1 << 20
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
 // request is the search for an amount of one resource.
 type request struct {
 	*search
-	name      corev1.ResourceName
-	container *corev1.Container
-	unit      int64 // the step between two amounts: of thousandths for cpu, else of the resource
-	from      int64 // in units, rounded up
+	name       corev1.ResourceName
+	container  *corev1.Container
+	annotation string // or the resource has a name, and a container
+	amount     resource.Quantity
+	unit       int64 // the step between two amounts: of thousandths for cpu, else of the resource
+	from       int64 // in units, rounded up
 }
 
 // unitOf returns the step between two amounts: 1m of CPU, 1Mi of memory and storage, one huge page,
@@ -112,11 +143,10 @@ func requestOf(c *corev1.Container, name corev1.ResourceName) resource.Quantity 
 
 // units returns the requested amount in units, rounded up.
 func (r *request) units() int64 {
-	from := requestOf(r.container, r.name)
-	amount := from.Value()
+	amount := r.amount.Value()
 	if r.name == corev1.ResourceCPU {
-		if amount = math.MaxInt64; from.CmpInt64(amount/1000) <= 0 {
-			amount = from.MilliValue()
+		if amount = math.MaxInt64; r.amount.CmpInt64(amount/1000) <= 0 {
+			amount = r.amount.MilliValue()
 		}
 	}
 	return (min(amount, math.MaxInt64-r.unit+1) + r.unit - 1) / r.unit
@@ -132,10 +162,15 @@ func (r *request) quantity(units int64) *resource.Quantity {
 	return resource.NewQuantity(units, resource.DecimalSI)
 }
 
-// with returns the pod with this amount in the requests of the container, and in its limits if they
-// have the resource and it is not one of which a container may request less than its limit.
+// with returns the pod with this amount in the annotation, or in the requests of the container, and
+// in its limits if they have the resource and it is not one of which a container may request less
+// than its limit.
 func (r *request) with(units int64) *corev1.Pod {
 	pod := r.pod.DeepCopy()
+	if r.annotation != "" {
+		pod.Annotations[r.annotation] = annotated(r.quantity(units))
+		return pod
+	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			if containers[i].Name != r.container.Name {
@@ -189,10 +224,9 @@ func (r *request) largest() (*Remedy, error) {
 			cannot = middle
 		}
 	}
-	from := requestOf(r.container, r.name)
-	found := &Remedy{
-		Kind: Request, Node: node, Resource: r.name, Container: r.container.Name, From: &from,
-		To: r.quantity(fits), Unit: UnitOf(r.Engine, r.name),
+	found := &Remedy{Kind: Request, Node: node, From: &r.amount, To: r.quantity(fits)}
+	if found.Annotation = r.annotation; r.annotation == "" {
+		found.Resource, found.Container, found.Unit = r.name, r.container.Name, UnitOf(r.Engine, r.name)
 	}
 	if complete && cannot < r.from {
 		found.Next = r.quantity(cannot)
@@ -207,7 +241,9 @@ func (r *request) fitsWith(units int64) (first string, complete bool, err error)
 		return "", false, nil
 	}
 	t, err := r.try(r.Engine, r.with(units), r.View)
-	if err != nil {
+	if err != nil && r.annotation != "" && r.ctx.Err() == nil {
+		return "", true, nil // a limit below the request, for example
+	} else if err != nil {
 		return "", false, err
 	}
 	n, complete, err := r.fitsAny(t, r.selected)

@@ -27,6 +27,9 @@ func (r *Remedy) String() string {
 }
 
 func (r *Remedy) request() string {
+	if r.Annotation != "" {
+		return fmt.Sprintf("with the annotation %s: %s instead of %s, on %s", r.Annotation, annotated(r.To), r.From, r.Node)
+	}
 	amount := func(q *resource.Quantity) string {
 		text := q.String()
 		if strings.Contains(string(r.Resource), "/") { // extended resources are whole numbers: 3000, not 3k
@@ -39,6 +42,14 @@ func (r *Remedy) request() string {
 		text += fmt.Sprintf(" (with %s it would not)", amount(r.Next))
 	}
 	return text
+}
+
+// annotated returns the value of an annotation: 4Gi, or 3000, which a Quantity writes as 3k.
+func annotated(q *resource.Quantity) string {
+	if q.Format == resource.BinarySI {
+		return q.String()
+	}
+	return strconv.FormatInt(q.Value(), 10)
 }
 
 // end names the pods that end.

@@ -17,7 +17,8 @@ import (
 type Kind string
 
 const (
-	// Request is less of one resource in the one container that requests it.
+	// Request is less of one resource in the one container that requests it, or of what an
+	// annotation requests.
 	Request Kind = "Request"
 	// End is the end of pods on one node, other than those of DaemonSets and static pods.
 	End Kind = "End"
@@ -34,13 +35,14 @@ type Remedy struct {
 	Node  string `json:"node"`
 	Nodes int    `json:"nodes,omitempty"`
 
-	// Resource is requested by Container; the pod fits with To of it instead of From, and does not
-	// fit with Next, the next larger amount if it was evaluated.
-	Resource  corev1.ResourceName `json:"resource,omitempty"`
-	Container string              `json:"container,omitempty"`
-	From      *resource.Quantity  `json:"from,omitempty"`
-	To        *resource.Quantity  `json:"to,omitempty"`
-	Next      *resource.Quantity  `json:"next,omitempty"`
+	// Resource is requested by Container, or by the pod with the key Annotation; the pod fits with To
+	// of it instead of From, and does not fit with Next, the next larger amount if it was evaluated.
+	Resource   corev1.ResourceName `json:"resource,omitempty"`
+	Container  string              `json:"container,omitempty"`
+	Annotation string              `json:"annotation,omitempty"`
+	From       *resource.Quantity  `json:"from,omitempty"`
+	To         *resource.Quantity  `json:"to,omitempty"`
+	Next       *resource.Quantity  `json:"next,omitempty"`
 	// Unit is what From, To and Next count if a policy says so, such as GiB.
 	Unit string `json:"unit,omitempty"`
 
@@ -111,8 +113,8 @@ const (
 )
 
 // Find returns a small change of each kind that makes the pod fit, in the order of the kinds, or nil
-// if it fits already. There may be several of the kind Request, one for each resource, and
-// none of any kind. The error is as for [engine.Engine.Filter]; with an error there are no changes.
+// if it fits already. There may be several of the kind Request, one for each resource or
+// annotation, and none of any kind. The error is as for [engine.Engine.Filter]; with an error there are no changes.
 func Find(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, error) {
 	s, err := newSearch(ctx, c, pod)
 	if err != nil || s.fitsNow {

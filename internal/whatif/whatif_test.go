@@ -144,6 +144,38 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// What a pod requests in annotations is an amount, too. Other annotations with numbers are none.
+func TestAnnotations(t *testing.T) {
+	const memory, limit = "nvidia.com/container.main.gpu-memory.request", "nvidia.com/container.main.gpu-memory.limit"
+	annotated := func(name, node string, annotations map[string]string) *corev1.Pod {
+		pod := gpuPod(name, node, 0, "1")
+		pod.Spec.Containers[0].Resources, pod.Annotations = corev1.ResourceRequirements{}, annotations
+		return pod
+	}
+	n := gpuNode("n1", func(n *corev1.Node) { n.Labels = map[string]string{"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16384"} })
+	held := annotated("a", "n1", map[string]string{memory: "4Gi", "nvidia.cdi.k8s.io/container.main": "nvidia.com/gpu=0"})
+	e := engineOf(t, members(t, strings.Replace(gpuOnly, "config: {}", "config: {nodeAgent: ContainerToolkit}", 1)))
+	for what, tc := range map[string]struct {
+		annotations map[string]string
+		want        []string
+	}{
+		"memory":           {map[string]string{memory: "20Gi", "prometheus.io/port": "8080"}, []string{"with the annotation " + memory + ": 16Gi instead of 20Gi, on n1"}},
+		"bytes":            {map[string]string{limit: "20G"}, []string{"with the annotation " + limit + ": 16Gi instead of 20G, on n1"}},
+		"above the limit":  {map[string]string{memory: "18Gi", limit: "20Gi"}, []string{"with the annotation " + memory + ": 16Gi instead of 18Gi, on n1"}},
+		"memory of 2 GPUs": {map[string]string{memory: "14Gi", "outboard.dev/gpus": "2"}, []string{"with the annotation " + memory + ": 12Gi instead of 14Gi, on n1", "with the annotation outboard.dev/gpus: 1 instead of 2, on n1"}},
+		"whole GPUs":       {map[string]string{"outboard.dev/whole-gpus": "8"}, []string{"with the annotation outboard.dev/whole-gpus: 1 instead of 8, on n1"}},
+	} {
+		found, err := whatif.Find(t.Context(), whatif.Cluster{Engine: e, View: (&world{nodes: []*corev1.Node{n}, pods: []*corev1.Pod{held}}).view()}, annotated("new", "", tc.annotations))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = slices.DeleteFunc(found, func(r whatif.Remedy) bool { return r.Kind != whatif.Request })
+		if got := texts(found); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: it would fit\n\t%s\nwant\n\t%s", what, strings.Join(got, "\n\t"), strings.Join(tc.want, "\n\t"))
+		}
+	}
+}
+
 // Preemption can evict the pods only as kube-scheduler and the policies do.
 func TestPreemption(t *testing.T) {
 	never := corev1.PreemptNever
