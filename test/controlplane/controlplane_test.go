@@ -137,6 +137,7 @@ func TestStartErrors(t *testing.T) {
 		t.Run(tt.want, func(t *testing.T) {
 			tmp := t.TempDir()
 			t.Setenv("TMPDIR", tmp)
+			t.Setenv("KUBEBUILDER_ASSETS", "")
 			t.Chdir(tt.cwd)
 			if _, err := controlplane.Start(t.Context(), tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v; want %q", err, tt.want)
