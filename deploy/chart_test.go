@@ -210,7 +210,8 @@ func TestErrorsNameTheLedgerCRD(t *testing.T) {
 var metric = regexp.MustCompile(`outboard_[a-z_]+`)
 
 // Every metric in an alert or on the dashboard exists: it is on the page about metrics, which a
-// test of the project compares with the code. The dashboard shows those of each alert.
+// test of the project compares with the code. The dashboard shows those of each alert, and each
+// alert has cases for make test-monitoring.
 func TestMonitoringNamesMetricsThatExist(t *testing.T) {
 	page := string(read(t, "../docs/reference/metrics.md"))
 	check := func(where, expression string) (names []string) {
@@ -264,5 +265,33 @@ func TestMonitoringNamesMetricsThatExist(t *testing.T) {
 	}
 	if len(alerts.Groups) == 0 || len(dashboard.Panels) == 0 {
 		t.Error("no alerts or no panels")
+	}
+
+	const file = "../test/monitoring/testdata/alerts.yaml" // for Prometheus, which make test does not have
+	check(file, string(read(t, file)))
+	var cases struct {
+		Tests []struct {
+			Alerts []struct {
+				Name  string `json:"alertname"`
+				Fires []any  `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		}
+	}
+	if err := yaml.Unmarshal(read(t, file), &cases); err != nil {
+		t.Fatal(err)
+	}
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, c := range cases.Tests {
+		for _, a := range c.Alerts {
+			fires[a.Name] = fires[a.Name] || len(a.Fires) > 0
+			silent[a.Name] = silent[a.Name] || len(a.Fires) == 0
+		}
+	}
+	for _, group := range alerts.Groups {
+		for _, rule := range group.Rules {
+			if !fires[rule.Alert] || !silent[rule.Alert] {
+				t.Errorf("%s must have a case in which %s fires, and one in which it does not", file, rule.Alert)
+			}
+		}
 	}
 }

@@ -95,7 +95,7 @@ func TestMonitoringOfTheChart(t *testing.T) {
 }
 
 // promtool, the tool of Prometheus, finds nothing to object to in the alerts, and each alert fires when testdata/alerts.yaml says so, and
-// at no other time.
+// at no other time. A test of deploy requires cases for each alert.
 func TestAlerts(t *testing.T) {
 	alerts, err := filepath.Abs(filepath.Join(monitoring, "alerts.yaml"))
 	if err != nil {
@@ -112,36 +112,6 @@ func TestAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool(t, "test", "rules", file)
-
-	var rules struct {
-		Groups []struct{ Rules []struct{ Alert string } }
-	}
-	read(t, "alerts.yaml", &rules)
-	var expected struct {
-		Tests []struct {
-			Alerts []struct {
-				Name  string `json:"alertname"`
-				Fires []any  `json:"exp_alerts"`
-			} `json:"alert_rule_test"`
-		}
-	}
-	if err := yaml.Unmarshal(cases, &expected); err != nil {
-		t.Fatal(err)
-	}
-	fires, silent := map[string]bool{}, map[string]bool{}
-	for _, test := range expected.Tests {
-		for _, a := range test.Alerts {
-			fires[a.Name] = fires[a.Name] || len(a.Fires) > 0
-			silent[a.Name] = silent[a.Name] || len(a.Fires) == 0
-		}
-	}
-	for _, group := range rules.Groups {
-		for _, r := range group.Rules {
-			if !fires[r.Alert] || !silent[r.Alert] {
-				t.Errorf("testdata/alerts.yaml must have a case in which %s fires, and one in which it does not", r.Alert)
-			}
-		}
-	}
 }
 
 // promtool runs the tool of Prometheus, which make control-plane builds.
