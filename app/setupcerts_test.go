@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/certs"
@@ -114,7 +115,11 @@ profiles: [{policies: [{type: ImageLocality}]}]
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range w.Extenders() {
+		var written schedulerv1.KubeSchedulerConfiguration
+		if err := yaml.UnmarshalStrict(w.YAML(), &written); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range written.Extenders {
 			u, err := url.Parse(e.URLPrefix)
 			if err != nil {
 				t.Fatal(err)

@@ -63,14 +63,6 @@ func TestSignalsArePublished(t *testing.T) {
 	if third := b.View(); third.Signal("cpu") != second.Signal("cpu") {
 		t.Error("an unchanged signal is not shared")
 	}
-	b.SetSignal(signal("memory", nil))
-	var names []string
-	for c := range b.View().Signals() {
-		names = append(names, c.Name())
-	}
-	if len(names) != 2 || names[0] != "cpu" || names[1] != "memory" {
-		t.Errorf("signals %q", names)
-	}
 	b.DeleteSignal("cpu")
 	if b.View().Signal("cpu") != nil {
 		t.Error("the view still has a deleted signal")

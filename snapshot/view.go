@@ -137,17 +137,6 @@ func (v *View) Pools() iter.Seq[*Ledger] {
 // Signal returns the signal with the name, or nil, which is an empty one.
 func (v *View) Signal(name string) *Signal { return v.signals[name] }
 
-// Signals yields every signal in order of name.
-func (v *View) Signals() iter.Seq[*Signal] {
-	return func(yield func(*Signal) bool) {
-		for _, name := range slices.Sorted(maps.Keys(v.signals)) {
-			if !yield(v.signals[name]) {
-				return
-			}
-		}
-	}
-}
-
 // WithNodes returns a copy of the View with these nodes in place of its own. They are made from
 // nodes of the View by [Node.With], [Node.Without] and [Node.WithObject], at most one from each.
 func (v *View) WithNodes(nodes ...*Node) *View {

@@ -15,7 +15,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,15 +107,6 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 		return nil, err
 	}
 	return r, nil
-}
-
-// WithClaim returns the request with another claim, with the same classes and selectors, at the
-// index in Claims.
-func (r *Request) WithClaim(i int, claim *resourcev1.ResourceClaim) (*Request, error) {
-	other := *r
-	other.claims = slices.Clone(r.claims)
-	other.claims[i] = claim
-	return &other, other.setKey()
 }
 
 // RequestOf returns what claims with these specs request, whether they are allocated or not. The

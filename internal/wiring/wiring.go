@@ -345,12 +345,3 @@ func (o *Options) second() bool { return o.For.second() || o.SchedulerName != ""
 
 // Note says what the user still has to do so that the calls arrive; "" if nothing.
 func (w *Wiring) Note() string { return w.note }
-
-// Extenders returns the extenders, strict ones first.
-func (w *Wiring) Extenders() []schedulerv1.Extender {
-	var all []schedulerv1.Extender
-	for _, e := range w.entries {
-		all = append(all, e.Extender)
-	}
-	return all
-}

@@ -65,9 +65,9 @@ func (w *world) lacks(view *snapshot.View, configMaps bool, known alike) string 
 			return "the ledger of " + key.Resource + " on " + key.Node
 		}
 	}
-	for s := range want.Signals() {
-		if !slices.Equal(values(s, want), values(view.Signal(s.Name()), want)) {
-			return "signal " + s.Name()
+	for name, s := range w.signals {
+		if !slices.Equal(values(s, want), values(view.Signal(name), want)) {
+			return "signal " + name
 		}
 	}
 	return ""

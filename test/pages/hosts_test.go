@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/wiring"
 	"outboard.dev/outboard/policies/standard"
@@ -39,8 +42,12 @@ func TestCopyToNodes(t *testing.T) {
 		"wiring/scheduler.yaml": string(w.YAML()), "wiring/patches/kube-scheduler+json.yaml": "[]\n",
 		"tls/ca.crt": "", "tls/ca.key": "", "tls/client.crt": "", "tls/client.key": "", "tls/server.crt": "", "tls/server.key": "",
 	})
+	var written schedulerv1.KubeSchedulerConfiguration
+	if err := yaml.UnmarshalStrict(w.YAML(), &written); err != nil {
+		t.Fatal(err)
+	}
 	want := []string{wiring.Directory + "/scheduler.yaml", wiring.Directory + "/patches/kube-scheduler+json.yaml"}
-	for _, e := range w.Extenders() {
+	for _, e := range written.Extenders {
 		want = append(want, e.TLSConfig.CAFile, e.TLSConfig.CertFile, e.TLSConfig.KeyFile)
 	}
 	for _, node := range nodes {
