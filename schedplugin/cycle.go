@@ -90,7 +90,7 @@ func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	c := &cycle{attempt: a}
 	state.Write(stateKey, c)
 	p.latest.Store(c)
-	if named := p.candidates(ctx, state, a, pod); named != nil {
+	if named := p.shortlist(ctx, state, a, pod); named != nil {
 		return named, nil // the framework ignores the result of a plugin that it is to skip
 	}
 	if !a.Filters() {

@@ -20,7 +20,7 @@
 // kube-scheduler. Scores are sent in the framework's range, 0..100. Profiles of kube-scheduler that
 // use the plugin must all have the same configuration except for profile and inertPlugins.
 //
-// # Candidates
+// # Shortlist
 //
 // With a shortlist, PreFilter names the best nodes, so that the framework evaluates
 // no others. It names only nodes that the filters of all plugins let pass: it calls them itself,

@@ -57,7 +57,7 @@ type host struct {
 type process struct {
 	service *service.Service
 	metrics *callmetrics.Metrics
-	naming  *callmetrics.Candidates
+	naming  *callmetrics.Shortlists
 	awaited binder.Awaited
 
 	adding  sync.Mutex // guards plugins
@@ -66,7 +66,7 @@ type process struct {
 
 // newProcess returns the process with a service of the options.
 func newProcess(o service.Options) (*process, error) {
-	p := &process{metrics: callmetrics.New(o.Registry), naming: callmetrics.NewCandidates(o.Registry)}
+	p := &process{metrics: callmetrics.New(o.Registry), naming: callmetrics.NewShortlists(o.Registry)}
 	o.Schedules = p.schedules
 	var err error
 	p.service, err = service.New(o)

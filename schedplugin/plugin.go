@@ -72,7 +72,7 @@ func newPlugin(p *process, a arguments, handle fwk.Handle) *plugin {
 		filters: sync.OnceValues(func() (*filters, error) {
 			f, err := filtersOf(handle, a.InertPlugins)
 			if err != nil {
-				klog.Background().Error(err, "Outboard names no candidates, so that kube-scheduler evaluates all nodes", "profile", handle.ProfileName())
+				klog.Background().Error(err, "Outboard names no nodes, so that kube-scheduler evaluates all nodes", "profile", handle.ProfileName())
 			}
 			return f, err
 		}),

@@ -96,7 +96,7 @@ func (p *plugin) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragme
 		return nil, nil
 	}
 	if _, err := p.filters(); a.shortlist > 0 && err == nil {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "the candidates of a pod are not those of other pods")
+		return nil, fwk.NewStatus(fwk.Unschedulable, "the shortlist of a pod is not that of other pods")
 	}
 	signature, ok := a.Signature()
 	if !ok {

@@ -38,9 +38,9 @@ type arm struct {
 	batching bool
 	// plugin runs Outboard's policies inside kube-scheduler.
 	plugin bool
-	// candidates is the shortlist of the plugin, of which it names the nodes; 0: none, so that kube-scheduler evaluates its sample.
-	candidates int
-	// idealPlugin replaces Outboard's plugin by one that does nothing except name candidates.
+	// shortlist is that of the plugin, of which it names the nodes; 0: none, so that kube-scheduler evaluates its sample.
+	shortlist int
+	// idealPlugin replaces Outboard's plugin by one that does nothing except name nodes.
 	idealPlugin bool
 	// tls serves the extender over TLS, with a client certificate.
 	tls bool
@@ -53,11 +53,11 @@ var arms = []arm{
 	{name: "stock"},
 	{name: "stock-batching", batching: true},
 	{name: "plugin", plugin: true},
-	{name: "plugin-64", plugin: true, candidates: 64},
-	{name: "plugin-8", plugin: true, candidates: 8},
+	{name: "plugin-64", plugin: true, shortlist: 64},
+	{name: "plugin-8", plugin: true, shortlist: 8},
 	{name: "plugin-batching", plugin: true, batching: true},
 	{name: "ideal-plugin", plugin: true, idealPlugin: true},
-	{name: "ideal-plugin-8", plugin: true, idealPlugin: true, candidates: 8},
+	{name: "ideal-plugin-8", plugin: true, idealPlugin: true, shortlist: 8},
 	{name: "ideal-plugin-batching", plugin: true, idealPlugin: true, batching: true},
 	{name: "outboard", extender: outboard},
 	{name: "outboard-64", extender: outboard, shortlist: 64},
@@ -99,8 +99,8 @@ func (a arm) describe() string {
 	if a.idealPlugin {
 		parts[0] = "plugin that does nothing"
 	}
-	if a.candidates > 0 {
-		parts = append(parts, fmt.Sprintf("candidates %d", a.candidates))
+	if a.shortlist > 0 {
+		parts = append(parts, fmt.Sprintf("shortlist %d", a.shortlist))
 	}
 	if a.extender != none {
 		add := func(condition bool, part string) {
@@ -170,15 +170,15 @@ func (a arm) profile(s setting, admin string) map[string]any {
 		plugins := map[string]any{"multiPoint": enabled}
 		own := map[string]any{
 			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration", "admin": map[string]any{"address": admin},
-			"profiles": []any{map[string]any{"policies": policies(s), "shortlist": a.candidates}},
+			"profiles": []any{map[string]any{"policies": policies(s), "shortlist": a.shortlist}},
 		}
 		if s.kind == sharing && !a.idealPlugin {
 			plugins["bind"] = enabled // with allocations
 		}
 		switch {
 		case a.idealPlugin:
-			own["candidates"] = a.candidates
-		case a.candidates > 0:
+			own["shortlist"] = a.shortlist
+		case a.shortlist > 0:
 			plugins["postFilter"] = enabled
 		}
 		profile["plugins"] = plugins

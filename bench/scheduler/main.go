@@ -54,13 +54,13 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.SetOutput(usage)
 	var s selection
 	quick := flags.Bool("quick", false, "measure the most important settings and arms only, in a few minutes")
-	candidates := flags.Bool("candidates", false, "measure the plugin with candidates, also for pods that a Service selects, that exclude each other, that are not eligible, and that request GPU memory")
+	shortlist := flags.Bool("shortlist", false, "measure the plugin with a shortlist, also for pods that a Service selects, that exclude each other, that are not eligible, and that request GPU memory")
 	flags.IntVar(&o.rounds, "rounds", 0, "how often each arm is measured (default 3, with -quick 2)")
 	flags.Var(&s.nodes, "nodes", "numbers of nodes, separated by commas")
 	flags.IntVar(&s.pods, "pods", 0, "how many pods each arm places (default 1000, with percentage 100 400)")
 	flags.StringVar(&s.arms, "arms", "", "names of arms, separated by commas, or all; the others are compared with the first")
 	flags.DurationVar(&o.limit, "limit", 15*time.Second, "how long an arm may place pods at most")
-	flags.StringVar(&s.kinds, "kinds", "", "measure the settings with these kinds of pods only, separated by commas: plain; with -candidates also selected, apart, restricted, gpu")
+	flags.StringVar(&s.kinds, "kinds", "", "measure the settings with these kinds of pods only, separated by commas: plain; with -shortlist also selected, apart, restricted, gpu")
 	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	if *quick {
 		plan, rounds = quickPlan, 2
 	}
-	if *candidates {
-		plan = candidatesPlan
+	if *shortlist {
+		plan = shortlistPlan
 	}
 	o.rounds = cmp.Or(o.rounds, rounds)
 	if o.rounds < 1 || o.limit <= 0 || s.pods < 0 {

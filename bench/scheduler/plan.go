@@ -27,7 +27,7 @@ const (
 	selected podKind = "selected"
 	// apart are pods that allow no other one of them on their node.
 	apart podKind = "apart"
-	// restricted pods exclude one node by name, so that the plugin names no candidates for them.
+	// restricted pods exclude one node by name, so that the plugin names no nodes for them.
 	restricted podKind = "restricted"
 	// sharing pods request memory of one GPU. Only nodes for such pods have GPUs.
 	sharing podKind = "gpu"
@@ -35,7 +35,7 @@ const (
 
 // kinds describes the kinds of pods.
 var kinds = map[podKind]string{
-	plain: "", selected: ", selected by a Service", apart: ", with anti-affinity to each other", restricted: ", not eligible for candidates",
+	plain: "", selected: ", selected by a Service", apart: ", with anti-affinity to each other", restricted: ", not eligible for a shortlist",
 	sharing: ", with GPU memory",
 }
 
@@ -95,19 +95,19 @@ var quickPlan = []setting{
 	newSetting(5000, 100, 1, "stock", "outboard", "outboard-8", "outboard-1"),
 }
 
-// candidatesPlan compares what the plugin can do in kube-scheduler.
-var candidatesPlan = []setting{
-	candidatesSetting(0, 1, plain), candidatesSetting(100, 1, plain), candidatesSetting(0, manyTemplates, plain),
-	candidatesSetting(100, manyTemplates, plain), candidatesSetting(0, 1, selected), candidatesSetting(0, 1, apart), candidatesSetting(0, 1, restricted),
-	candidatesSetting(0, 1, sharing), candidatesSetting(100, 1, sharing), candidatesSetting(0, manyTemplates, sharing),
+// shortlistPlan compares what the plugin can do in kube-scheduler.
+var shortlistPlan = []setting{
+	shortlistSetting(0, 1, plain), shortlistSetting(100, 1, plain), shortlistSetting(0, manyTemplates, plain),
+	shortlistSetting(100, manyTemplates, plain), shortlistSetting(0, 1, selected), shortlistSetting(0, 1, apart), shortlistSetting(0, 1, restricted),
+	shortlistSetting(0, 1, sharing), shortlistSetting(100, 1, sharing), shortlistSetting(0, manyTemplates, sharing),
 }
 
-// candidatesPods is how many pods wait for each arm of candidatesPlan, of which some place many in the time between two readings.
-const candidatesPods = 3000
+// shortlistPods is how many pods wait for each arm of shortlistPlan, of which some place many in the time between two readings.
+const shortlistPods = 3000
 
-func candidatesSetting(percentage, templates int, kind podKind) setting {
+func shortlistSetting(percentage, templates int, kind podKind) setting {
 	s := newSetting(5000, percentage, templates, "stock", "plugin", "plugin-8", "plugin-64")
-	s.pods, s.kind = candidatesPods, kind
+	s.pods, s.kind = shortlistPods, kind
 	return s
 }
 

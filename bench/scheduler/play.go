@@ -57,12 +57,12 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 		return r, fmt.Errorf("%w\n%s", err, tail(p.scheduler.Log()))
 	}
 	r = newResult(s, a, round, first, last)
-	if a.candidates > 0 && !a.idealPlugin {
+	if a.shortlist > 0 && !a.idealPlugin {
 		m, err := measure.Scrape(ctx, http.DefaultClient, "http://"+admin+"/metrics")
 		if err != nil {
 			return r, fmt.Errorf("the plugin's metrics: %w", err)
 		}
-		const attempts = "outboard_candidates_attempts_total"
+		const attempts = "outboard_shortlist_attempts_total"
 		r.Eligible = m.Sum(attempts, "outcome", "named") / m.Sum(attempts, "", "")
 	}
 	return r, c.spread(ctx, &r)

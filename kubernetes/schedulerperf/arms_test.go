@@ -24,7 +24,7 @@ import (
 type arm struct {
 	name             string
 	extender, plugin bool
-	candidates       int // of the plugin: its shortlist
+	shortlist        int // of the plugin: its shortlist
 }
 
 // arms begin with what the others are compared with.
@@ -32,7 +32,7 @@ var arms = []arm{
 	{name: "stock"},
 	{name: "extender", extender: true},
 	{name: "plugin", plugin: true},
-	{name: "plugin-8", plugin: true, candidates: 8},
+	{name: "plugin-8", plugin: true, shortlist: 8},
 }
 
 // profile has policies that filter, score and count every pod.
@@ -68,8 +68,8 @@ func (a arm) configure(scheduler map[string]any, address string) {
 		args := map[string]any{
 			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration", "admin": map[string]any{"address": "127.0.0.1:0"}, "profiles": []any{own},
 		}
-		if a.candidates > 0 {
-			plugins["postFilter"], own["shortlist"] = enabled, a.candidates
+		if a.shortlist > 0 {
+			plugins["postFilter"], own["shortlist"] = enabled, a.shortlist
 		}
 		others, _ := p["pluginConfig"].([]any)
 		p["plugins"], p["pluginConfig"] = plugins, append(others, map[string]any{"name": "Outboard", "args": args})

@@ -13,18 +13,18 @@ import (
 )
 
 // NewNothing returns a plugin that does nothing, which is the bound for any plugin: all nodes pass,
-// with the same score. It has the name of Outboard's plugin. With candidates in the arguments, it
+// with the same score. It has the name of Outboard's plugin. With a shortlist in the arguments, it
 // names that many nodes in turn, which is the bound for any plugin that names nodes. It ignores all
 // other arguments.
 func NewNothing(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
-	var a struct{ Candidates int }
+	var a struct{ Shortlist int }
 	if raw, ok := args.(*runtime.Unknown); ok {
 		if err := json.Unmarshal(raw.Raw, &a); err != nil {
 			return nil, err
 		}
 	}
-	if a.Candidates > 0 {
-		return &naming{n: a.Candidates}, nil
+	if a.Shortlist > 0 {
+		return &naming{n: a.Shortlist}, nil
 	}
 	return nothing{}, nil
 }

@@ -25,7 +25,7 @@ import (
 // metrics returns the page about metrics.
 func metrics() (string, error) {
 	shared, own, plugin := prometheus.NewRegistry(), app.NewRegistry(), prometheus.NewRegistry()
-	callmetrics.NewCandidates(plugin)
+	callmetrics.NewShortlists(plugin)
 	if err := register(shared, own); err != nil {
 		return "", err
 	}
@@ -38,7 +38,7 @@ func metrics() (string, error) {
 	}{
 		{"Extender and plugin", "", shared},
 		{"Extender only", "", own},
-		{"Plugin only", "About [candidates](../extender-or-plugin.md#let-the-plugin-name-the-candidates).", plugin},
+		{"Plugin only", "About the [shortlist](../extender-or-plugin.md#let-the-plugin-name-the-shortlist).", plugin},
 	} {
 		d.line("## %s\n", part.heading)
 		if part.text != "" {

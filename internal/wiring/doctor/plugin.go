@@ -146,7 +146,7 @@ func (c *checker) pluginArguments(u *usedProfile) {
 		c.omit("what the policies of Outboard's plugin need in "+u.scheduler+".plugins", why)
 	} else {
 		c.bindsFirst(u)
-		c.namesCandidates(u)
+		c.namesShortlist(u)
 		c.countedByFit(u)
 	}
 }
@@ -169,9 +169,9 @@ func (c *checker) bindsFirst(u *usedProfile) {
 	c.at(Error, "PluginNotEnabled", u.scheduler+".plugins.bind", "Outboard is not the first in plugins.bind, and "+allocator+" allocates resources", why+": Outboard rejects all pods that need an allocation, and they stay pending", fix)
 }
 
-// namesCandidates checks that Outboard runs before the plugins that evict pods: otherwise the plugin
+// namesShortlist checks that Outboard runs before the plugins that evict pods: otherwise the plugin
 // names no nodes, because the others would consider only these.
-func (c *checker) namesCandidates(u *usedProfile) {
+func (c *checker) namesShortlist(u *usedProfile) {
 	if order := u.sets.inOrder("postFilter"); u.Listed() > 0 && (len(order) == 0 || order[0] != pluginName) {
 		c.at(Warning, "PluginNotEnabled", u.scheduler+".plugins.postFilter", "Outboard is not the first in plugins.postFilter, and the profile "+u.Path+" has a shortlist",
 			"the plugin names no nodes: kube-scheduler evaluates the nodes as usual, and not the best by the policies", "list Outboard first in plugins.postFilter.enabled, and in plugins.multiPoint.enabled, or set shortlist: 0 in the profile")

@@ -41,11 +41,11 @@ func ownFilters() (plugins []schedulerapi.Plugin) {
 	return plugins
 }
 
-// TestCandidates compares the nodes that the plugin names beside kube-scheduler's own plugins, with what the filters of all plugins and the
+// TestShortlist compares the nodes that the plugin names beside kube-scheduler's own plugins, with what the filters of all plugins and the
 // engine say about each node. The named nodes are the best of all that fit, so no attempt with them fails: a pod that is placed without
-// candidates is placed with them at once, and no pod is evicted for it. If a plugin is wrong about which nodes others let pass
+// a shortlist is placed with them at once, and no pod is evicted for it. If a plugin is wrong about which nodes others let pass
 // (inertPlugins), nothing is evicted, and the next attempt has all nodes.
-func TestCandidates(t *testing.T) {
+func TestShortlist(t *testing.T) {
 	fewer(t, 3) // each check starts more plugins than those of other tests
 	counts := inShards(t, maxShards, func(t *testing.T) func(*rapid.T, *counts) {
 		devices := noDevices(t)
@@ -57,16 +57,16 @@ func TestCandidates(t *testing.T) {
 			s.profile = &load(d, text).Profiles[0]
 			s.profile.Shortlist = nil
 			s.memory = &inMemory{profile: s.profile, engine: engineOf(d, s.profile)}
-			n := d.between(1, 5, "candidates")
+			n := d.between(1, 5, "shortlist")
 			wrong := d.chance(30, "a plugin is wrongly taken for inert")
-			p := startPlugins(d, withCandidates(text, n, wrong), s.world, append(ownFilters(), schedulerapi.Plugin{Name: schedplugin.Name, Weight: 1}),
+			p := startPlugins(d, withShortlist(text, n, wrong), s.world, append(ownFilters(), schedulerapi.Plugin{Name: schedplugin.Name, Weight: 1}),
 				[]schedulerapi.Plugin{{Name: schedplugin.Name}}, frameworkruntime.WithPodNominator(nominator{world: s.world}),
 				frameworkruntime.WithSharedDRAManager(devices), frameworkruntime.WithSharedCSIManager(noDrivers()))
 			defer p.stop()
 			p.addVolumes(d)
 			for i := range d.between(2, 6, "pods to place") {
 				p.awaitView(d, s.profile)
-				s.placeWithCandidates(d, p, fmt.Sprintf("pod-%d", i), n, wrong)
+				s.placeWithShortlist(d, p, fmt.Sprintf("pod-%d", i), n, wrong)
 				p.awaitView(d, s.profile)
 				s.change(d)
 			}
@@ -75,8 +75,8 @@ func TestCandidates(t *testing.T) {
 	counts.check(t, "Shortlisted", "Failed", "Rejected", "Unresolvable", "FitNowhere", "NotBound", "TooLarge", "NamedInVain")
 }
 
-// withCandidates adds a shortlist to the configuration of the plugin.
-func withCandidates(text []byte, n int, wrong bool) []byte {
+// withShortlist adds a shortlist to the configuration of the plugin.
+func withShortlist(text []byte, n int, wrong bool) []byte {
 	var args object
 	if err := json.Unmarshal(text, &args); err != nil {
 		panic(err) // of a configuration
@@ -185,8 +185,8 @@ func (p *inProcess) addVolumes(d draw) {
 	}
 }
 
-// placeWithCandidates lets the plugin name nodes for a pod, compares them with all nodes, and places the pod.
-func (s *sides) placeWithCandidates(d draw, p *inProcess, name string, n int, wrong bool) {
+// placeWithShortlist lets the plugin name nodes for a pod, compares them with all nodes, and places the pod.
+func (s *sides) placeWithShortlist(d draw, p *inProcess, name string, n int, wrong bool) {
 	pod := d.pod(name)
 	d.constrain(pod)
 	s.now = s.now.Add(time.Second)

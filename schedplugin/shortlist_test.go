@@ -17,7 +17,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 )
 
-// frame is the part of kube-scheduler's framework that candidates need.
+// frame is the part of kube-scheduler's framework that a shortlist needs.
 type frame struct {
 	fwk.Handle
 	ordered
@@ -51,7 +51,7 @@ func (s *scheduler) withPlugins(order ordered) *frame {
 	return f
 }
 
-// inOrder are the plugins of a profile that can have candidates.
+// inOrder are the plugins of a profile that can have a shortlist.
 var inOrder = ordered{binds: []string{Name, "DefaultBinder"}, preFilters: []string{"NodeAffinity", "NodePorts", Name}, postFilters: []string{Name, "DefaultPreemption"}}
 
 // ranked prefers nodes with the annotation in the order of its value.
@@ -59,10 +59,10 @@ const ranked = `profiles: [{shortlist: %d, policies: [
   {type: PodLimit, config: {max: 3, selector: {matchLabels: {app: web}}}},
   {type: Rules, config: {scores: [{name: rank, expression: 'int(node.metadata.labels["rank"])'}]}}]}]`
 
-// rank starts the plugin with the candidates in a cluster of nodes with these ranks.
-func rank(t *testing.T, candidates int, ranks ...int) (*scheduler, *frame) {
+// rank starts the plugin with the shortlist in a cluster of nodes with these ranks.
+func rank(t *testing.T, shortlist int, ranks ...int) (*scheduler, *frame) {
 	t.Helper()
-	s := schedule(t, 0, fmt.Sprintf(ranked, candidates))
+	s := schedule(t, 0, fmt.Sprintf(ranked, shortlist))
 	for i, rank := range ranks {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"rank": fmt.Sprint(rank)}}}
 		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("4")}
@@ -97,7 +97,7 @@ func (s *scheduler) named(st *state, pod *corev1.Pod) string {
 }
 
 // PreFilter names the best nodes that all plugins let pass. It calls the filters of others for no more nodes than it needs.
-func TestCandidatesAreTheBestUsableNodes(t *testing.T) {
+func TestShortlistHasTheBestUsableNodes(t *testing.T) {
 	s, f := rank(t, 2, 10, 40, 30, 20, 50)
 	f.rejects["n4"] = true
 	s.assume(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "large"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -136,7 +136,7 @@ func TestFilterOfNodesThatAreNotNamed(t *testing.T) {
 }
 
 // Equally good nodes are named in turn.
-func TestCandidatesTakeTurns(t *testing.T) {
+func TestShortlistsTakeTurns(t *testing.T) {
 	s, _ := rank(t, 2, 5, 1, 5, 5, 5, 5)
 	var got []string
 	for i := range 4 {
@@ -157,7 +157,7 @@ func (e extender) IsFilter() bool                { return e.filters }
 func (e extender) IsInterested(*corev1.Pod) bool { return e.interested }
 
 // PreFilter names no nodes for pods that must not depend on a few nodes.
-func TestCandidatesForEligiblePodsOnly(t *testing.T) {
+func TestShortlistForEligiblePodsOnly(t *testing.T) {
 	s, f := rank(t, 1, 1, 2)
 	onFields := []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n0"}}}}}
 	for _, tt := range []struct {
@@ -186,8 +186,8 @@ func TestCandidatesForEligiblePodsOnly(t *testing.T) {
 	}
 }
 
-// Each attempt with candidates is counted once, by what came of it.
-func TestCandidatesAreCounted(t *testing.T) {
+// Each attempt with a shortlist is counted once, by what came of it.
+func TestShortlistsAreCounted(t *testing.T) {
 	s, f := rank(t, 1, 1, 2)
 	with := s.plugin
 	for i, attempt := range []func(pod *corev1.Pod){
@@ -212,7 +212,7 @@ func TestCandidatesAreCounted(t *testing.T) {
 	}
 	var got []string
 	for _, family := range families {
-		name, ours := strings.CutPrefix(family.GetName(), "outboard_candidates_")
+		name, ours := strings.CutPrefix(family.GetName(), "outboard_shortlist_")
 		for _, m := range family.GetMetric() {
 			if ours {
 				labels := m.GetLabel()
@@ -230,7 +230,7 @@ func TestCandidatesAreCounted(t *testing.T) {
 }
 
 // Nodes are named only if the plugin runs after all that could reject nodes and before all that evict pods, and knows the plugins in between.
-func TestOrderForCandidates(t *testing.T) {
+func TestOrderForShortlist(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		order ordered
@@ -254,8 +254,8 @@ func TestOrderForCandidates(t *testing.T) {
 	}
 }
 
-// With candidates, kube-scheduler must not place other pods on the nodes that were named for one of them.
-func TestNoSignatureWithCandidates(t *testing.T) {
+// With a shortlist, kube-scheduler must not place other pods on the nodes that were named for one of them.
+func TestNoSignatureWithShortlist(t *testing.T) {
 	s, _ := rank(t, 1, 1)
 	if _, status := s.SignPod(t.Context(), podNamed("p", nil)); status.Code() != fwk.Unschedulable {
 		t.Errorf("SignPod returns %v", status)
