@@ -296,6 +296,26 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// The plugin is built with the kube-scheduler of kubernetes/go.mod, for this version of the API server and the next one.
+func TestPluginVersions(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/PluginVersion.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := os.ReadFile("../../../kubernetes/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var built int
+	fmt.Sscanf(string(regexp.MustCompile(`k8s\.io/kubernetes v\S+`).Find(modules)), "k8s.io/kubernetes v1.%d", &built)
+	for minor, wrong := range map[int]bool{built - 1: true, built: false, built + 1: false, built + 2: true} {
+		findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: fmt.Sprint("1.", minor)})
+		if found := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Code == "PluginVersion" }); err != nil || found != wrong {
+			t.Errorf("version 1.%d: found: %t, %v", minor, found, err)
+		}
+	}
+}
+
 // Every code has test data and a heading in the documentation, and there are no others.
 func TestCodes(t *testing.T) {
 	sources, err := filepath.Glob("*.go")

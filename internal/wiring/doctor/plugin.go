@@ -18,6 +18,9 @@ import (
 // pluginName is the name of Outboard's plugin, in builds of kube-scheduler that contain it.
 const pluginName = "Outboard"
 
+// pluginMinor is the minor version of the kube-scheduler that this release builds with the plugin.
+const pluginMinor = 37
+
 // defaultPlugins are those of kube-scheduler that are on by default, at extension points where the
 // order matters to Outboard, or where it matters whether one is on.
 var defaultPlugins = map[string][]string{"bind": {"DefaultBinder"}, "filter": {"NodeResourcesFit"}, "postFilter": {"DefaultPreemption"}}
@@ -98,6 +101,12 @@ func (c *checker) plugin() (found bool) {
 			u := usedProfile{sets: sets, scheduler: path, path: fmt.Sprintf("%s.pluginConfig[%d].args", path, j), args: p.PluginConfig[j].Args, all: p.PluginConfig}
 			c.pluginArguments(&u)
 		}
+	}
+	// kube-scheduler may be as new as the API server, or one minor version older. Which release
+	// its image is from, nothing in its configuration says.
+	if found && c.minor > 0 && c.minor != pluginMinor && c.minor != pluginMinor+1 {
+		c.at(Warning, "PluginVersion", "profiles", fmt.Sprintf("the plugin of this release is in kube-scheduler 1.%d, and the version is %s", pluginMinor, c.Version),
+			"kube-scheduler must be as new as the API server, or one minor version older", "use the extender, or a release of Outboard for this version")
 	}
 	return found
 }
