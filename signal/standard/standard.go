@@ -7,7 +7,6 @@ import (
 	"outboard.dev/outboard/internal/signals/source/httpdoc"
 	"outboard.dev/outboard/internal/signals/source/metricsapi"
 	"outboard.dev/outboard/internal/signals/source/prometheus"
-	"outboard.dev/outboard/internal/signals/source/remote"
 	"outboard.dev/outboard/signal"
 )
 
@@ -18,6 +17,5 @@ func Types() []signal.Type {
 		metricsapi.Type(),
 		httpdoc.Type(),
 		file.Type(),
-		remote.Type(),
 	}
 }

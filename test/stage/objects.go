@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,8 +26,6 @@ type Example struct {
 	Pods                []*corev1.Pod
 	// Data are the other files of the folder, by name, for signals to read.
 	Data map[string][]byte
-	// Others are the objects of other clusters, by name: the files NAME.cluster.yaml.
-	Others map[string][]byte
 }
 
 // ReadExample reads the folder. Without nodes.yaml or pods.yaml, there are no nodes or pods.
@@ -51,13 +48,13 @@ func ReadExample(dir string) (*Example, error) {
 	return e, e.readMore(dir)
 }
 
-// readMore reads the files that are neither configurations nor objects of this cluster.
+// readMore reads the files that are neither configurations nor objects of the cluster.
 func (e *Example) readMore(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	e.Data, e.Others = map[string][]byte{}, map[string][]byte{}
+	e.Data = map[string][]byte{}
 	for _, entry := range entries {
 		if entry.IsDir() {
 			continue
@@ -69,11 +66,7 @@ func (e *Example) readMore(dir string) error {
 			if err != nil {
 				return err
 			}
-			if other, ok := strings.CutSuffix(name, ".cluster.yaml"); ok {
-				e.Others[other] = data
-			} else {
-				e.Data[name] = data
-			}
+			e.Data[name] = data
 		}
 	}
 	return nil
@@ -142,9 +135,6 @@ func (s *Stage) Play(ctx context.Context, e *Example) (*Play, error) {
 		return nil, err
 	}
 	if err := controlplane.CreateNodes(ctx, s.Client, e.Nodes...); err != nil {
-		return nil, err
-	}
-	if err := s.playOthers(ctx, e); err != nil {
 		return nil, err
 	}
 	for name, data := range e.Data {

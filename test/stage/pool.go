@@ -80,13 +80,8 @@ func (s *Stage) Stop() error {
 		return nil
 	}
 	s.stopped = true
-	var errs []error
-	for _, g := range append(s.others, s.ground) {
-		if s.pool == nil {
-			errs = append(errs, g.ControlPlane.Stop())
-		} else {
-			errs = append(errs, s.pool.giveBack(g))
-		}
+	if s.pool == nil {
+		return s.ControlPlane.Stop()
 	}
-	return errors.Join(errs...)
+	return s.pool.giveBack(s.ground)
 }
