@@ -28,9 +28,13 @@ func (s *Settings) SetDefaults() {
 	*s = Settings{Interval: 30 * time.Second, Timeout: 10 * time.Second, MaxAge: 5 * time.Minute}
 }
 
-// Validate returns the errors of the settings of the signal at the path at.
-func (s *Settings) Validate(at *field.Path) field.ErrorList {
+// Validate returns the errors of the settings of the signal at the path at. shortest is the
+// MinTimeout of its source's type.
+func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorList {
 	errs := fields.Check(at, s)
+	if s.Timeout < shortest {
+		errs = append(errs, field.Invalid(at.Child("timeout"), s.Timeout.String(), "must be at least "+shortest.String()+" for this source"))
+	}
 	// A number is as old as the start of its reading. The next reading ends after both have taken
 	// up to a timeout, with a pause in between.
 	if least := s.Interval + 2*s.Timeout; len(errs) == 0 && s.MaxAge < least {

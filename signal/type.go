@@ -1,6 +1,8 @@
 package signal
 
 import (
+	"time"
+
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/policy"
@@ -13,6 +15,8 @@ type Type struct {
 	// NeedsCluster is true if its sources read the API server of the cluster for which Outboard
 	// schedules.
 	NeedsCluster bool
+	// MinTimeout is the minimum timeout of a read. 0: any.
+	MinTimeout time.Duration
 	// New builds a Spec from the configuration of a source, and does no I/O. decode and errors are
 	// like those of [policy.Type]. If the pointer passed to decode is a [FileReader], its paths are
 	// made absolute: in the file they are relative to the directory of the configuration file.

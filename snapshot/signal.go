@@ -37,9 +37,9 @@ func (v Value) Missing(signal, about string) string {
 }
 
 // Signal holds the numbers that one external source reports, by key. The keys are the names of
-// nodes, or of other things that the source counts, such as features of a license server. The key
-// of a single number is "". A Signal is immutable; new numbers are in a new Signal of the next View.
-// A nil *Signal is empty.
+// nodes, or of other things that the source counts: features of a license server, resources of
+// another cluster. The key of a single number is "". A Signal is immutable; new numbers are in a
+// new Signal of the next View. A nil *Signal is empty.
 type Signal struct {
 	name    string
 	version uint64

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -67,15 +68,17 @@ func (l *loader) signal(at *field.Path, written strictyaml.Value, noCluster bool
 			errs = append(errs, field.Forbidden(at.Child(t.Name), "needs an API server, but clientConnection.enabled is false"))
 		}
 	}
+	minTimeout := time.Duration(0)
 	switch len(given) {
 	case 0:
 		errs = append(errs, field.Required(at, "must have a source: "+sourceNames(l.types.Signals)))
 	case 1:
+		minTimeout = given[0].MinTimeout
 	default:
 		errs = append(errs, field.Forbidden(at.Child(given[1].Name), "a signal has one source, but this one has "+given[0].Name))
 		s.Spec = signal.Spec{}
 	}
-	l.report(append(errs, s.Validate(at)...))
+	l.report(append(errs, s.Validate(at, minTimeout)...))
 	var err error
 	if s.written, err = strictyaml.Encode(file.Interface()); err != nil {
 		panic(err) // settings are strings and numbers, and the rest has been encoded

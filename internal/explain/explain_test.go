@@ -237,7 +237,7 @@ kube-scheduler does not call profile / for the pod, which requests none of the p
 
 // Lines fit a terminal, for any number of policies and any length of their reasons.
 func TestNowFitsATerminal(t *testing.T) {
-	labels := []string{"GPUMemory", "Utilization", "Licenses", "ResourceClaims", "HardwareHealth"}
+	labels := []string{"GPUMemory", "Utilization", "Licenses", "RemoteClusters", "HardwareHealth"}
 	view := cluster(labels...)
 	for count := 1; count <= len(labels); count++ {
 		source := explain.Source{

@@ -7,14 +7,18 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/podlimit"
+	"outboard.dev/outboard/policies/remoteclusters"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
 )
 
 // with serves a profile of one policy, and what handlers share.
@@ -80,5 +84,40 @@ func TestProfilesCountTheSamePodsInFlight(t *testing.T) {
 				t.Errorf("when p is not bound, q fits on %q", got)
 			}
 		})
+	}
+}
+
+// RemoteClusters counts a pod that is being bound to one node of a cluster when it evaluates another node of that cluster.
+func TestRemoteClustersCountsPodsInFlight(t *testing.T) {
+	nodes := []*corev1.Node{labelled("west-1", "cluster", "west"), labelled("west-2", "cluster", "west")}
+	var builder snapshot.Builder
+	for _, n := range nodes {
+		builder.SetNode(n)
+	}
+	builder.SetSignal(policytest.Signals("west: {pods/free: 1}")[0])
+	waiting := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1"}}
+	}
+	arrived, proceed := make(chan struct{}), make(chan error)
+	cluster := &fakeCluster{view: builder.View(), pods: []*corev1.Pod{waiting("p"), waiting("q")}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	remote := policytest.Build(t, remoteclusters.Type(), "{clusterLabel: cluster, clusters: [{name: west, signal: west}]}")
+	s := serve(t, cluster, with(remote, nil, nil))
+	if got := fitting(t, s, waiting("q"), "west-2"); !slices.Equal(got, []string{"west-2"}) {
+		t.Fatalf("before, q fits on %q", got)
+	}
+	answered := make(chan string)
+	go func() { answered <- bindTo(t, s, "p", "west-1") }()
+	<-arrived
+	if got := fitting(t, s, waiting("q"), "west-2"); len(got) > 0 {
+		t.Errorf("a pod that needs the only place in the cluster is being bound to west-1, and q fits on %q", got)
+	}
+	if got := bindTo(t, s, "q", "west-2"); got == "" {
+		t.Error("q is bound to a cluster without room")
+	}
+	proceed <- errors.New("refused")
+	<-answered
+	if got := fitting(t, s, waiting("q"), "west-2"); !slices.Equal(got, []string{"west-2"}) {
+		t.Errorf("when p is not bound, q fits on %q", got)
 	}
 }

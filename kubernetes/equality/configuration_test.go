@@ -55,7 +55,7 @@ func (d draw) policies() []object {
 	}{
 		{"PodLimit", draw.podLimit}, {"ImageLocality", draw.imageLocality}, {"GPUMemory", draw.gpuMemory}, {"Devices", draw.fpgas},
 		{"Licenses", draw.licenses}, {"Rules", draw.rules}, {"HardwareHealth", draw.hardwareHealth}, {"Utilization", draw.utilization},
-		{"Cost", draw.cost},
+		{"Cost", draw.cost}, {"RemoteClusters", draw.remoteClusters},
 	}
 	var policies []object
 	first := pick(d, "first policy", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 2) // policies that make allocations are more frequent
@@ -219,6 +219,13 @@ func (d draw) cost() object {
 	return d.whenStale(c)
 }
 
+func (d draw) remoteClusters() object {
+	return d.whenStale(object{
+		"clusterLabel": clusterKey,
+		"clusters":     []object{{"name": "west", "signal": "west", "weight": d.between(1, 5, "weight of a cluster")}, {"name": "east", "signal": "east"}},
+	})
+}
+
 // load loads the configuration as outboard does.
 func load(t fataler, text []byte) *config.Config {
 	t.Helper()
@@ -260,9 +267,10 @@ func nodeSignals() []string {
 func keySignals() []string { return slices.Sorted(maps.Keys(signalKeys())) }
 
 func signalKeys() map[string][]string {
+	remote := []string{"cpu/total", "cpu/free", "cpu/largest", "memory/total", "memory/free", "pods/total", "pods/free"}
 	return map[string][]string{
 		"prices": {"large/a", "small/a", "large/b"}, "flexnet": {"solver/total", "solver/used", "cad/total", "cad/used"},
-		"office-hours": {""},
+		"west": remote, "east": remote, "office-hours": {""},
 	}
 }
 

@@ -51,6 +51,7 @@ const (
 	gpuCount    = "aliyun.com/gpu-count"
 	fpga        = "example.com/fpga"
 	seat        = "example.com/solver"
+	clusterKey  = "example.com/cluster"
 	priceKey    = "example.com/price"
 	instanceKey = "node.kubernetes.io/instance-type"
 	zoneKey     = "topology.kubernetes.io/zone"
@@ -75,6 +76,7 @@ func (d draw) node(i int) *corev1.Node {
 	d.label(node.Labels, instanceKey, "", "large", "small")
 	d.label(node.Labels, "nvidia.com/gpu.product", "", "A100", "T4")
 	d.label(node.Labels, "example.com/solver", "", "old", "new")
+	d.label(node.Labels, clusterKey, "", "", "", "west", "east", "south")
 	d.label(node.Labels, spotKey, "", "spot", "on-demand")
 	d.label(node.Labels, "example.com/max-pods", "", "", "2", "0", "many")
 	d.label(node.Labels, "team", "", "blue", "green")

@@ -48,8 +48,9 @@ func TestEveryPolicyExplains(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"Cost":        "price: unknown",
-		"Utilization": "CPU: unknown (signal cpu-use has no value for the node)",
+		"Cost":           "price: unknown",
+		"RemoteClusters": "cluster west: unknown (signal west has no value for pods/free)",
+		"Utilization":    "CPU: unknown (signal cpu-use has no value for the node)",
 	} {
 		if !slices.Contains(explained[name], want) {
 			t.Errorf("%s explains %q, without %q", name, explained[name], want)

@@ -10,6 +10,7 @@ import (
 	"outboard.dev/outboard/policies/imagelocality"
 	"outboard.dev/outboard/policies/licenses"
 	"outboard.dev/outboard/policies/podlimit"
+	"outboard.dev/outboard/policies/remoteclusters"
 	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policies/rules"
 	"outboard.dev/outboard/policies/utilization"
@@ -26,6 +27,7 @@ func Types() []policy.Type {
 		imagelocality.Type(),
 		licenses.Type(),
 		podlimit.Type(),
+		remoteclusters.Type(),
 		resourceclaims.Type(),
 		rules.Type(),
 		utilization.Type(),

@@ -7,6 +7,7 @@ import (
 	"outboard.dev/outboard/internal/signals/source/httpdoc"
 	"outboard.dev/outboard/internal/signals/source/metricsapi"
 	"outboard.dev/outboard/internal/signals/source/prometheus"
+	"outboard.dev/outboard/internal/signals/source/remote"
 	"outboard.dev/outboard/signal"
 )
 
@@ -17,5 +18,6 @@ func Types() []signal.Type {
 		metricsapi.Type(),
 		httpdoc.Type(),
 		file.Type(),
+		remote.Type(),
 	}
 }

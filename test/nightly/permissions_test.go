@@ -24,6 +24,7 @@ import (
 	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/signals/source/metricsapi"
+	"outboard.dev/outboard/internal/signals/source/remote"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
@@ -387,6 +388,15 @@ func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
 				return nil
 			}
 			return err
+		},
+		"other-cluster.yaml": func(user *controlplane.User) error {
+			source := remote.New(remote.Config{Kubeconfig: user.Kubeconfig})
+			for range 2 { // the first read lists, and the next ones watch
+				if _, err := source.Read(th.Ctx, limits); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	} {
 		shipped := roles(t, th.Root, file)

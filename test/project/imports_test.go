@@ -50,6 +50,7 @@ var rules = []struct {
 	{"pending", []string{"snapshot", "policy", "policy/fields", "decision", "engine", "requeue", "config", "config/manifest", "config/strictyaml", "signal"}, "why a pod waits depends on what is recorded, and on no request"},
 	{"clustermetrics", []string{"snapshot", "policy", "policy/fields", "decision", "engine", "pending", "requeue", "ledger", "ledger/audit", "config", "config/manifest", "config/strictyaml", "signal"}, "the survey reads caches, and makes no request"},
 	{"signals/source/metricsapi", []string{"signal", "signals/jsondoc", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
+	{"signals/source/remote", []string{"signal", "snapshot", "policy", "policy/fields"}, "another cluster is a source of numbers, not of views"},
 	{"signals/format", []string{"signal", "signals/jsondoc", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "documents are bytes, wherever they come from"},
 	{"signals/httpclient", []string{"signal", "snapshot", "policy", "policy/fields"}, "requests know nothing of what is asked"},
 	{"signals/source/prometheus", []string{"signal", "signals/httpclient", "signals/jsondoc", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
@@ -75,7 +76,7 @@ var only = []struct {
 	by       []string
 }{
 	{"k8s.io/kube-scheduler/extender/...", []string{"internal/extender", "internal/extender/...", "test/verify"}},
-	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "app", "internal/replicas", "test/..."}},
+	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "internal/signals/source/remote", "app", "internal/replicas", "test/..."}},
 	{module + "/internal/placement/strategy", []string{"policies/gpumemory", "policies/resourceclaims"}},
 	{"k8s.io/kube-scheduler/framework", []string{"schedplugin"}},
 	{"k8s.io/kubernetes/...", nil},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,8 @@ type Example struct {
 	Pods                []*corev1.Pod
 	// Data are the other files of the folder, by name, for signals to read.
 	Data map[string][]byte
+	// Others are the objects of other clusters, by name: the files NAME.cluster.yaml.
+	Others map[string][]byte
 }
 
 // ReadExample reads the folder. Without nodes.yaml or pods.yaml, there are no nodes or pods.
@@ -48,13 +51,13 @@ func ReadExample(dir string) (*Example, error) {
 	return e, e.readMore(dir)
 }
 
-// readMore reads the files that are neither configurations nor objects of the cluster.
+// readMore reads the files that are neither configurations nor objects of this cluster.
 func (e *Example) readMore(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	e.Data = map[string][]byte{}
+	e.Data, e.Others = map[string][]byte{}, map[string][]byte{}
 	for _, entry := range entries {
 		if entry.IsDir() {
 			continue
@@ -66,7 +69,11 @@ func (e *Example) readMore(dir string) error {
 			if err != nil {
 				return err
 			}
-			e.Data[name] = data
+			if other, ok := strings.CutSuffix(name, ".cluster.yaml"); ok {
+				e.Others[other] = data
+			} else {
+				e.Data[name] = data
+			}
 		}
 	}
 	return nil
@@ -135,6 +142,9 @@ func (s *Stage) Play(ctx context.Context, e *Example) (*Play, error) {
 		return nil, err
 	}
 	if err := controlplane.CreateNodes(ctx, s.Client, e.Nodes...); err != nil {
+		return nil, err
+	}
+	if err := s.playOthers(ctx, e); err != nil {
 		return nil, err
 	}
 	for name, data := range e.Data {

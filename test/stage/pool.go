@@ -80,8 +80,13 @@ func (s *Stage) Stop() error {
 		return nil
 	}
 	s.stopped = true
-	if s.pool == nil {
-		return s.ControlPlane.Stop()
+	var errs []error
+	for _, g := range append(s.others, s.ground) {
+		if s.pool == nil {
+			errs = append(errs, g.ControlPlane.Stop())
+		} else {
+			errs = append(errs, s.pool.giveBack(g))
+		}
 	}
-	return s.pool.giveBack(s.ground)
+	return errors.Join(errs...)
 }

@@ -48,10 +48,12 @@ type Stage struct {
 	Root string
 
 	binary  string
+	binDir  string // of the control planes' programs, unless pool is set; see controlplane.Options
 	pool    *Pool
 	mu      sync.Mutex
 	stopped bool
 	started int
+	others  []*ground
 }
 
 // ground is a control plane on which Outboard is installed, but does not run.
@@ -69,7 +71,7 @@ type ground struct {
 
 // Set starts a control plane, or takes one from the Pool. Stop the stage.
 func Set(ctx context.Context, o Options) (_ *Stage, err error) {
-	s := &Stage{binary: o.Outboard, pool: o.Pool}
+	s := &Stage{binary: o.Outboard, binDir: o.ControlPlane.BinDir, pool: o.Pool}
 	if s.Root, err = moduleRoot(ctx); err != nil {
 		return nil, err
 	}

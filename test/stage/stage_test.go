@@ -31,8 +31,12 @@ func TestPool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		servers[s.APIServer().PID()] = true
-		if len(servers) != 1 {
+		other, err := s.StartOther(t.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers[s.APIServer().PID()], servers[other.APIServer().PID()] = true, true
+		if len(servers) != 2 {
 			t.Errorf("stage %d: there are %d API servers", i, len(servers))
 		}
 		if err := s.Stop(); err != nil {

@@ -68,7 +68,7 @@ serving:
 not know may make allocations. */}}
 {{- define "outboard.needs" -}}
 {{- $config := include "outboard.config" . | fromYaml }}
-{{- $withoutAllocations := list "Cost" "HardwareHealth" "ImageLocality" "PodLimit" "ResourceClaims" "Rules" "Utilization" }}
+{{- $withoutAllocations := list "Cost" "HardwareHealth" "ImageLocality" "PodLimit" "RemoteClusters" "ResourceClaims" "Rules" "Utilization" }}
 {{- $needs := dict "allocations" false "unhealthyGPUs" false "devices" false "metrics" false "bind" (not .Values.scheduler.enabled) }}
 {{- range get $config "profiles" }}{{ range .policies }}
 {{- if not (has .type $withoutAllocations) }}{{ $_ := set $needs "allocations" true }}{{ end }}

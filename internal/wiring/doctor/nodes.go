@@ -72,8 +72,11 @@ func (c *checker) unmatched(path, name string, value any) {
 			c.unmatchedPods(path, v)
 		}
 		for _, field := range slices.Sorted(maps.Keys(v)) {
-			if key, _ := v[field].(string); key != "" && strings.HasSuffix(name, "From") {
+			switch key, _ := v[field].(string); {
+			case key != "" && strings.HasSuffix(name, "From"):
 				c.unmatchedNodes(path, field, key)
+			case key != "" && field == "clusterLabel":
+				c.unmatchedNodes(path+"."+field, "label", key)
 			}
 			c.unmatched(path+"."+field, field, v[field])
 		}

@@ -25,31 +25,15 @@ import (
 	"outboard.dev/outboard/internal/certs"
 	"outboard.dev/outboard/internal/signals/source/metricsapi"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/test/controlplane"
 )
-
-var limits = signal.Limits{Values: 1000, Bytes: 16 << 20}
 
 // TestThroughTheAPIServer: the API server, its aggregation layer, its permissions and the TLS on
 // both connections are real; only the metrics server is not.
 func TestThroughTheAPIServer(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cp, err := controlplane.Start(ctx, controlplane.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cp.Stop()
-	admin, err := kubernetes.NewForConfig(cp.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := cp.AddUser("reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := start(t)
+	ctx, admin := o.ctx, o.client
 	source := func(resource string) *metricsapi.Source {
-		s, err := metricsapi.New(metricsapi.Config{Resource: resource}, reader.Config)
+		s, err := metricsapi.New(metricsapi.Config{Resource: resource}, o.reader.Config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,13 +59,14 @@ func TestThroughTheAPIServer(t *testing.T) {
 			return nil
 		})
 	}
-	awaitError("without a right", `User "`+reader.Name+`" cannot list resource "nodes" in API group "metrics.k8s.io"`)
-	grantMetrics(t, ctx, admin, reader.Name)
+	awaitError("without a right", `User "`+o.reader.Name+`" cannot list resource "nodes" in API group "metrics.k8s.io"`)
+	grantMetrics(t, ctx, admin, o.reader.Name)
 	awaitError("without an APIService", metricsapi.ErrNotServed.Error())
 
 	server := measurements(t, ctx, admin)
 	register(t, ctx, admin, server)
 	var samples []signal.Sample
+	var err error
 	await("the first reading", func() error {
 		samples, err = cpu.Read(ctx, limits)
 		return err
@@ -95,7 +80,7 @@ func TestThroughTheAPIServer(t *testing.T) {
 	if diff := cmp.Diff([]signal.Sample{{Key: "a", Number: 3 << 30, At: at}, {Key: "c", Number: 2e9, At: at}}, samples); diff != "" || err != nil {
 		t.Errorf("memory: %v, -want +got\n%s", err, diff)
 	}
-	if got := server.asked.Load(); got == nil || *got != reader.Name+" by front-proxy-client" {
+	if got := server.asked.Load(); got == nil || *got != o.reader.Name+" by front-proxy-client" {
 		t.Errorf("the requests to the metrics server are from %v", got)
 	}
 
