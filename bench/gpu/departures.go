@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -96,6 +97,8 @@ func (o *options) playDepartures(ctx context.Context, a *arm, c comeAndGo, jobs 
 	}
 	go p.tell(ctx, a.name, progress)
 	started := time.Now()
+	creating, _ := errgroup.WithContext(ctx)
+	creating.SetLimit(8) // or else a busy API server delays the pods after one
 	for i, pod := range p.pods {
 		select {
 		case <-time.After(time.Until(started.Add(d.real(jobs[i].At)))):
@@ -104,11 +107,17 @@ func (o *options) playDepartures(ctx context.Context, a *arm, c comeAndGo, jobs 
 		if ctx.Err() != nil {
 			break
 		}
-		d.created(i)
-		if _, err := d.client.Create(ctx, pod, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
-			return nil, fmt.Errorf("creating pod %s: %w", pod.Name, err)
-		}
-		p.tally.create()
+		creating.Go(func() error {
+			d.created(i)
+			if _, err := d.client.Create(ctx, pod, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("creating pod %s: %w", pod.Name, err)
+			}
+			p.tally.create()
+			return nil
+		})
+	}
+	if err := creating.Wait(); err != nil {
+		return nil, err
 	}
 	if <-ctx.Done(); !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, context.Cause(ctx)
