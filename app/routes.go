@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"outboard.dev/outboard/internal/callmetrics"
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/internal/server"
 	"outboard.dev/outboard/internal/service"
@@ -75,6 +77,9 @@ func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profi
 	}
 	if of.Requeuer != nil {
 		options.Filtered = of.Requeuer.Observer(profile.Path, e)
+		options.Elsewhere = func(ctx context.Context, req engine.Request) string {
+			return of.Requeuer.Elsewhere(ctx, profile.Path, req)
+		}
 	}
 	if of.Keeper != nil && p.Reserves() {
 		options.Ledgers = of.Keeper

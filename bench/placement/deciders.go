@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/internal/placement"
-	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -103,7 +103,7 @@ func (a *asked) bound(p placed) *corev1.Pod {
 func (a *asked) prepare() error {
 	a.view = a.builder.View()
 	a.nodes = a.nodes[:0]
-	for range simulate.NodesToFind(len(a.held.objects), a.percentage) {
+	for range kubescheduler.NodesToFind(len(a.held.objects), a.percentage) {
 		a.nodes = append(a.nodes, a.view.Node(a.held.objects[a.from].Name))
 		a.from = (a.from + 1) % len(a.held.objects)
 	}

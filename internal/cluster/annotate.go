@@ -19,22 +19,42 @@ const RetryAnnotation = "outboard.dev/retry"
 // unscheduled pod does that. found is false if there is no pod of that name with that UID. An error
 // is that of the API server: see apierrors.IsForbidden.
 func (c *Cluster) RetryPod(ctx context.Context, namespace, name string, uid types.UID) (found bool, err error) {
-	_, err = c.stamp(ctx, namespace, name, uid, RetryAnnotation)
+	_, err = c.stamp(ctx, namespace, name, RetryAnnotation, map[string]any{"uid": uid}, nil)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// stamp sets an annotation of the pod to the current time. It does not change a pod of that name
-// with another UID: the API server rejects such a patch as invalid, because a UID is immutable.
-// stamp patches the pod's status, which includes annotations, so that it does not need the
-// permission to change the pod's spec.
-func (c *Cluster) stamp(ctx context.Context, namespace, name string, uid types.UID, annotation string) (*corev1.Pod, error) {
+// NominatePod is like RetryPod, and sets the node that kube-scheduler tries first; "": none. It
+// changes nothing if the pod has changed since the watch showed it: kube-scheduler may have evicted
+// pods for it on another node.
+func (c *Cluster) NominatePod(ctx context.Context, pod *corev1.Pod, node string) (found bool, err error) {
+	_, err = c.stamp(ctx, pod.Namespace, pod.Name, RetryAnnotation, map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		map[string]any{"nominatedNodeName": node})
+	switch {
+	case apierrors.IsConflict(err):
+		return true, nil
+	case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// stamp sets an annotation of the pod to the current time, and of its status what is not nil. The
+// metadata has the UID: the API server rejects a patch with another one as invalid, because a UID
+// is immutable. stamp patches the pod's status, which includes annotations, so that it does not
+// need the permission to change the pod's spec.
+func (c *Cluster) stamp(ctx context.Context, namespace, name, annotation string, metadata, status map[string]any) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()
 	now := time.Now().UTC().Format(time.RFC3339Nano)
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]string{annotation: now}}})
+	metadata["annotations"] = map[string]string{annotation: now}
+	changes := map[string]any{"metadata": metadata}
+	if status != nil {
+		changes["status"] = status
+	}
+	patch, err := json.Marshal(changes)
 	if err != nil {
 		return nil, fmt.Errorf("pod %s/%s: %w", namespace, name, err)
 	}

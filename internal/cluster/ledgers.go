@@ -106,7 +106,7 @@ func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
 func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (touched *corev1.Pod, err error) {
 	number := c.BeginRequest(uid)
 	defer func() { c.EndRequest(uid, number, touched, time.Now()) }()
-	pod, err := c.stamp(ctx, namespace, name, uid, ReleaseAnnotation)
+	pod, err := c.stamp(ctx, namespace, name, ReleaseAnnotation, map[string]any{"uid": uid}, nil)
 	if rejected(err) || apierrors.IsConflict(err) { // perhaps because there is another pod of that name
 		if pod, lookupErr := c.lookup(ctx, namespace, name, uid); pod == nil {
 			return nil, lookupErr

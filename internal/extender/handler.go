@@ -72,6 +72,10 @@ type Options struct {
 	// the pod fits only on nodes that are not: they may be nodes that a cluster autoscaler could
 	// add. Nil: not called.
 	Filtered func(req engine.Request, fits bool, unknown []string, why *decision.Rejection)
+	// Elsewhere returns a node about which kube-scheduler did not ask in the filter call before, on
+	// which the pod fits without an eviction, and on which it is about to be tried; "" if there is
+	// none. Nil: not called.
+	Elsewhere func(ctx context.Context, req engine.Request) (node string)
 	// ReserveMemory adds bytes to the memory that the request with this context holds until its
 	// response; it may wait or fail. It is called once for a request, before its body is decoded.
 	// Nil: memory is not bounded.

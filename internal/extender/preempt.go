@@ -108,6 +108,11 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.PreemptReque
 		return slices.DeleteFunc(req.Candidates, func(c engine.Candidate) bool { return c.Dropped != "" }), nil
 	}
 	why := h.needsNoEviction(ctx, c, req.Request)
+	if why == "" && h.Elsewhere != nil {
+		if node := h.Elsewhere(ctx, req.Request); node != "" {
+			why = fmt.Sprintf("needs no eviction: the pod fits on node %q, about which kube-scheduler did not ask", node)
+		}
+	}
 	for i := range req.Candidates {
 		req.Candidates[i].Dropped = cmp.Or(req.Candidates[i].Dropped, why)
 	}

@@ -13,6 +13,8 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/extender"
 )
 
 // Only the API server decides whether a pod is gone: without its response preempt evicts no pod, and the record has the reason.
@@ -65,5 +67,23 @@ func TestPreemptKeepsNoNodeWithVictimsOfOthers(t *testing.T) {
 	var text strings.Builder
 	if err := record.Text(&text); err != nil || !strings.Contains(text.String(), want) {
 		t.Errorf("got record\n%s%v", text.String(), err)
+	}
+}
+
+// A pod that fits on a node outside of kube-scheduler's sample needs no eviction.
+func TestPreemptKeepsNoNodeIfThePodFitsElsewhere(t *testing.T) {
+	low, important := on(sharing("low", 0, 10), "n", "0"), sharing("important", 1000, 16)
+	for elsewhere, want := range map[string]string{"": "n[low]", "m": ""} {
+		g := serveGPUsWith(t, nil, func(o *extender.Options) {
+			o.Elsewhere = func(context.Context, engine.Request) string { return elsewhere }
+		}, low, important)
+		g.see([]*corev1.Node{gpuNode("n", 1)}, low, important)
+		if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}); got != want {
+			t.Errorf("elsewhere %q: preempt returns %q", elsewhere, got)
+		}
+		const why = `needs no eviction: the pod fits on node "m", about which kube-scheduler did not ask`
+		if got := g.log.Find(decision.Query{Namespace: "default", Name: "important", Limit: 1})[0].Preemptions[0].Dropped; want == "" && got != why {
+			t.Errorf("dropped: %s", got)
+		}
 	}
 }

@@ -137,6 +137,31 @@ func (f *Filters) LacksWithout(n *snapshot.Node, gone ...*corev1.Pod) string {
 	return ""
 }
 
+const (
+	minNodesToFind     = 100 // kube-scheduler's minFeasibleNodesToFind
+	minPercentageFound = 5   // and minFeasibleNodesPercentageToFind
+)
+
+// NodesToFind returns how many feasible nodes kube-scheduler looks for, out of all nodes, before it
+// stops. percentage is percentageOfNodesToScore, where 0 is the adaptive default.
+func NodesToFind(all, percentage int) int {
+	if all < minNodesToFind {
+		return all
+	}
+	if percentage == 0 {
+		percentage = max(minPercentageFound, 50-all/125)
+	}
+	return min(all, max(minNodesToFind, all*percentage/100))
+}
+
+// Sampled reports whether a call for so many of all nodes may be for a sample: whether
+// kube-scheduler looks for exactly so many with any percentageOfNodesToScore. By chance, about
+// every (all/100)th call for all nodes that pass kube-scheduler's filters is such a call, too.
+func Sampled(asked, all int) bool {
+	fewest := (100*asked + all - 1) / max(all, 1) // percent that makes so many
+	return asked < all && (asked == minNodesToFind || asked > minNodesToFind && asked == all*fewest/100)
+}
+
 // Unsure reports whether nodes for which Lacks gives the reason may have enough, because a
 // DeviceClass may serve the extended resource: no class is known, and no node reports the resource.
 func Unsure(reason string, view *snapshot.View) bool {

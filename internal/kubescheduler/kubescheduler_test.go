@@ -137,3 +137,26 @@ func TestResourcesServedByDeviceClasses(t *testing.T) {
 		}
 	}
 }
+
+// A call may be for a sample if kube-scheduler looks for exactly so many nodes.
+func TestSampled(t *testing.T) {
+	for _, tt := range []struct {
+		asked, all int
+		want       bool
+	}{
+		{99, 99, false}, {99, 5000, false}, {100, 100, false}, {100, 101, true}, {100, 5000, true}, {420, 1000, true}, {421, 1000, false},
+		{500, 5000, true}, {499, 5000, false}, {100, 1213, true}, {121, 1213, true}, {497, 1213, true}, {498, 1213, false}, {1213, 1213, false},
+		{1, 0, false},
+	} {
+		if got := kubescheduler.Sampled(tt.asked, tt.all); got != tt.want {
+			t.Errorf("%d of %d nodes: %v", tt.asked, tt.all, got)
+		}
+	}
+	for all := 101; all < 6000; all += 53 {
+		for percentage := range 100 {
+			if asked := kubescheduler.NodesToFind(all, percentage); !kubescheduler.Sampled(asked, all) {
+				t.Errorf("%d of %d nodes: not a sample, at %d %%", asked, all, percentage)
+			}
+		}
+	}
+}

@@ -19,6 +19,21 @@
 // the last victim on the node to which a pod is nominated is gone, so this node counts, too. Pods
 // of higher priority come first, then those whose retries failed the fewest times, then the oldest.
 //
+// # Samples
+//
+// kube-scheduler looks for a number of nodes that pass its filters, and asks about these. If it may
+// have stopped before the last node ([kubescheduler.Sampled]), all nodes of the View count that
+// pass the filters that package kubescheduler knows. To retry the pod would not do: the next
+// attempt is about another sample. So the Requeuer nominates the pod to the best node on which it
+// fits, which kube-scheduler tries first. That the pod is nominated also keeps the node for it.
+//
+// A node to which the pod was nominated in vain has been rejected by filters that Outboard does not
+// know. Then the next one follows, as often as kube-scheduler needs samples for all nodes, with a
+// backoff of a second. Until then a preempt call keeps no node (Elsewhere), and afterwards the pod
+// is requeued as any other, and nominated to none of these nodes.
+//
+// # How often
+//
 // The Requeuer requeues one pod at a time. It waits until the outcome is known (the pod is bound,
 // deleted, or rejected again), or for one second, before it requeues the next, and evaluates each
 // pod by the newest View right before. So one GPU that becomes free requeues one pod, however many

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -70,6 +71,8 @@ type fakeCluster struct {
 	busy              time.Duration   // how long kube-scheduler takes to retry a pod
 	err               error           // the error of RetryPod
 	unknown           string          // a pod that does not exist
+	sample, next      int             // how many nodes kube-scheduler asks about, from which on; 0: all
+	refused           map[string]bool // nodes that kube-scheduler itself rejects, for reasons that Outboard does not know
 }
 
 // never is the number of requeues per second of a Requeuer that requeues no pods, and 0 the default of the configuration.
@@ -88,6 +91,7 @@ func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
 		}
 		c.requeuer = requeue.New(requeue.Options{
 			Cluster: c, PerSecond: max(0, cmp.Or(perSecond, 20)), Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Registerer: c.metrics,
+			Ignored: func() []corev1.ResourceName { return nil },
 		})
 		c.observe = c.requeuer.Observer("/", c.engine)
 		c.requeuer.Use(map[string]*engine.Engine{"/": c.engine})
@@ -141,6 +145,34 @@ func (c *fakeCluster) RetryPod(_ context.Context, _, name string, uid types.UID)
 	return true, nil
 }
 
+func (c *fakeCluster) NominatePod(ctx context.Context, pod *corev1.Pod, node string) (bool, error) {
+	nominated := pod.DeepCopy()
+	nominated.Status.NominatedNodeName = node
+	c.set(nominated)
+	c.change(func(b *snapshot.Builder) { b.SetPod(nominated) })
+	found, err := c.RetryPod(ctx, pod.Namespace, pod.Name, pod.UID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retried[len(c.retried)-1] += ">" + node
+	return found, err
+}
+
+// askedAbout returns the nodes that pass kube-scheduler's filters in an attempt, up to the size of the sample.
+func (c *fakeCluster) askedAbout(view *snapshot.View) (nodes []*snapshot.Node) {
+	all := slices.Collect(view.All())
+	for range all {
+		n := all[c.next%len(all)]
+		c.next++
+		if !c.refused[n.Name] && !n.Object.Spec.Unschedulable {
+			nodes = append(nodes, n)
+		}
+		if len(nodes) == c.sample {
+			break
+		}
+	}
+	return nodes
+}
+
 // change changes the View.
 func (c *fakeCluster) change(how func(*snapshot.Builder)) {
 	c.mu.Lock()
@@ -156,6 +188,7 @@ func (c *fakeCluster) change(how func(*snapshot.Builder)) {
 // node creates or updates the node with this number of places.
 func (c *fakeCluster) node(name string, places int) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"places": fmt.Sprint(places)}}}
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
 	c.change(func(b *snapshot.Builder) { b.SetNode(node) })
 }
 
@@ -177,13 +210,21 @@ func (c *fakeCluster) set(pod *corev1.Pod) {
 	c.pods[pod.UID] = pod
 }
 
-// attempt filters all nodes for the pod, and binds it where it fits.
+// attempt filters nodes for the pod, first the one to which it is nominated, and binds it where it fits.
 func (c *fakeCluster) attempt(name string, unknown ...string) {
 	view, pod := c.View(), c.PodByUID(types.UID(name))
 	if pod == nil || pod.Spec.NodeName != "" {
 		return
 	}
-	req := engine.Request{Pod: pod, View: view, Nodes: slices.Collect(view.All())}
+	if nominated := view.Node(pod.Status.NominatedNodeName); c.sample > 0 && nominated != nil && !c.refused[nominated.Name] && c.ask(pod, view, []*snapshot.Node{nominated}) {
+		return
+	}
+	c.ask(pod, view, c.askedAbout(view), unknown...)
+}
+
+// ask makes a filter call about the nodes, and binds the pod where it fits.
+func (c *fakeCluster) ask(pod *corev1.Pod, view *snapshot.View, nodes []*snapshot.Node, unknown ...string) (fits bool) {
+	req := engine.Request{Pod: pod, View: view, Nodes: nodes}
 	for range unknown {
 		req.Nodes = append(req.Nodes, nil)
 	}
@@ -202,6 +243,7 @@ func (c *fakeCluster) attempt(name string, unknown ...string) {
 		c.set(bound)
 		c.change(func(b *snapshot.Builder) { b.SetPod(bound) })
 	}
+	return len(result.Kept) > 0
 }
 
 // after waits, and returns which pods were requeued meanwhile, and when.

@@ -46,6 +46,8 @@ type pendingPod struct {
 
 	Status
 	nodes     nodes
+	samples   int        // how many of the size of the call all nodes make; 0: it was for all that pass
+	tried     []string   // the nodes to which the Requeuer has nominated the pod
 	evaluated evaluation // the last one, by which it fits on no node
 	failures  int        // requeues since the backoff last started again
 	notBefore time.Time  // the end of the backoff
@@ -118,7 +120,7 @@ type queue struct {
 
 // rejected records that the pod fits on none of the nodes. added is false if the queue is full;
 // wasRequeued reports whether the pod was being requeued and no node had fit since.
-func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, main decision.Rejection, e evaluation, now time.Time) (added, wasRequeued bool) {
+func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, samples int, main decision.Rejection, e evaluation, now time.Time) (added, wasRequeued bool) {
 	if wasRequeued = q.current != nil && q.current.id == i; wasRequeued {
 		wasRequeued = !q.current.fits
 		q.current = nil
@@ -134,7 +136,10 @@ func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, main decision.Rejection
 	}
 	next.priority = corev1helpers.PodPriority(pod)
 	next.LastCall, next.Nodes, next.Rejection = now, n.len(), main
-	next.nodes, next.evaluated = n, e
+	next.nodes, next.evaluated, next.samples = n, e, samples
+	if after := now.Add(firstBackoff); samples > 0 && next.notBefore.Before(after) {
+		next.notBefore = after // when the attempt fails, kube-scheduler removes a nomination
+	}
 	q.pods[i] = &next
 	q.version++
 	return true, wasRequeued
@@ -174,9 +179,9 @@ func (q *queue) delete(i id) {
 	}
 }
 
-// requeue makes the pod the one being requeued. It returns false if the pod has changed in the
-// queue since.
-func (q *queue) requeue(p *pendingPod, now time.Time) bool {
+// requeue makes the pod the one being requeued, nominated to the node; "": to none. It returns false
+// if the pod has changed in the queue since.
+func (q *queue) requeue(p *pendingPod, node string, now time.Time) bool {
 	if q.pods[p.id] != p {
 		return false
 	}
@@ -184,8 +189,15 @@ func (q *queue) requeue(p *pendingPod, now time.Time) bool {
 	if now.Sub(p.LastRequeued) > 2*backoff(p.failures) {
 		next.failures = 0
 	}
+	if now.Sub(p.LastRequeued) > 2*maxBackoff {
+		next.tried = nil
+	}
 	next.Requeues++
-	next.failures++
+	if node != "" && p.samples > 0 && !slices.Contains(p.tried, node) {
+		next.tried = append(slices.Clip(next.tried), node)
+	} else {
+		next.failures++
+	}
 	next.LastRequeued, next.notBefore = now, now.Add(backoff(next.failures))
 	q.pods[p.id] = &next
 	q.version++

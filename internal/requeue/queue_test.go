@@ -18,15 +18,15 @@ func TestNewerResultWins(t *testing.T) {
 	for name, happens := range map[string]func(*queue){
 		"passed": func(q *queue) { q.passed(p) },
 		"rejected": func(q *queue) {
-			q.rejected(p, pod, nodes{rows: []uint64{2}}, decision.Rejection{}, evaluation{freed: 2}, now)
+			q.rejected(p, pod, nodes{rows: []uint64{2}}, 0, decision.Rejection{}, evaluation{freed: 2}, now)
 		},
 	} {
 		q := &queue{pods: map[id]*pendingPod{}}
-		q.rejected(p, pod, nodes{rows: []uint64{1}}, decision.Rejection{}, evaluation{freed: 1}, now)
+		q.rejected(p, pod, nodes{rows: []uint64{1}}, 0, decision.Rejection{}, evaluation{freed: 1}, now)
 		found, _ := q.due(now)
 		happens(q)
 		newer := q.pods[p]
-		if q.requeue(found[0], now) || q.current != nil {
+		if q.requeue(found[0], "", now) || q.current != nil {
 			t.Errorf("%s in the meantime, but the pod was requeued", name)
 		}
 		q.stillRejected(found[0], evaluation{freed: 3})

@@ -15,6 +15,7 @@ import (
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -28,6 +29,8 @@ type Cluster interface {
 	PodByUID(uid types.UID) *corev1.Pod
 	// RetryPod makes kube-scheduler retry the pod. found is false if the pod does not exist.
 	RetryPod(ctx context.Context, namespace, name string, uid types.UID) (found bool, err error)
+	// NominatePod is like RetryPod, and sets the node that kube-scheduler tries first; "": none.
+	NominatePod(ctx context.Context, pod *corev1.Pod, node string) (found bool, err error)
 }
 
 // Options configure a Requeuer.
@@ -37,6 +40,9 @@ type Options struct {
 	// PerSecond is the maximum number of pods requeued per second. 0: none; the pods and why they
 	// wait are known all the same.
 	PerSecond int
+	// Ignored returns the resources with ignoredByScheduler. Nil: no call is for a sample of the
+	// nodes, because kube-scheduler has the policies as a plugin.
+	Ignored func() []corev1.ResourceName
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 	// Registerer receives the metrics; it has none of these names. Nil: none.
@@ -72,6 +78,9 @@ type Requeuer struct {
 	notBefore       time.Time // no pod is requeued before
 	lastWriteFailed bool      // the last write failed, and that was logged
 	nodes           []*snapshot.Node
+
+	choosing sync.Mutex // for result
+	result   engine.Result
 }
 
 // New returns a Requeuer.
@@ -154,11 +163,15 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *dec
 		main = why.Brief()
 	}
 	eval := evaluation{req.View.FreedGeneration(), e}
-	if req.Pod.Status.NominatedNodeName != "" { // perhaps not among the nodes of the call
+	samples := 0
+	if asked, all := len(req.Nodes), req.View.Len(); r.options.Ignored != nil && kubescheduler.Sampled(asked, all) {
+		samples = (all + asked - 1) / asked
+	}
+	if samples > 0 || req.Pod.Status.NominatedNodeName != "" { // perhaps not among the nodes of the call
 		eval = evaluation{}
 	}
 	var added, wasRequeued bool
-	r.update(func(q *queue) { added, wasRequeued = q.rejected(i, req.Pod, n, main, eval, time.Now()) })
+	r.update(func(q *queue) { added, wasRequeued = q.rejected(i, req.Pod, n, samples, main, eval, time.Now()) })
 	if !added {
 		r.metrics.dropped.Inc()
 	}
@@ -166,7 +179,7 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *dec
 		r.metrics.requeues.WithLabelValues(outcomeRejected).Inc()
 	}
 	// Run may have seen the newer View already.
-	if wasRequeued || r.options.Cluster.View().FreedGeneration() != req.View.FreedGeneration() {
+	if wasRequeued || samples > 0 || r.options.Cluster.View().FreedGeneration() != req.View.FreedGeneration() {
 		r.signal()
 	}
 }
@@ -214,11 +227,11 @@ func (r *Requeuer) step(ctx context.Context) (wait, worked time.Duration) {
 	if wait := r.notBefore.Sub(now); wait > 0 {
 		return wait, 0
 	}
-	pod, wait := r.nextFitting(ctx, now)
+	next, wait := r.nextFitting(ctx, now)
 	worked = time.Since(now)
 	r.metrics.evaluating.Add(worked.Seconds())
-	if pod != nil {
-		r.requeue(ctx, pod)
+	if next.pendingPod != nil {
+		r.requeue(ctx, next)
 		return 0, worked
 	}
 	return wait, worked
@@ -246,9 +259,16 @@ func (r *Requeuer) awaitOutcome(now time.Time) time.Duration {
 	return 0
 }
 
+// fitting is a pod that now fits on a node.
+type fitting struct {
+	*pendingPod             // nil: there is none
+	pod         *corev1.Pod // as the cluster knows it
+	node        string      // to which it is to be nominated; "": none
+}
+
 // nextFitting returns the most urgent pod that now fits on a node. If there is none, it returns how
 // long to wait unless the View changes.
-func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod, time.Duration) {
+func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (fitting, time.Duration) {
 	r.mu.Lock()
 	pods, next := r.queue.due(now)
 	engines := r.engines
@@ -275,40 +295,108 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 			continue
 		}
 		if snapshot.IsReduced(pod) { // it cannot be evaluated here: kube-scheduler has the whole pod
-			return p, 0
+			return fitting{p, pod, pod.Status.NominatedNodeName}, 0
 		}
-		r.nodes = p.nodes.in(view, r.nodes[:0])
-		nominated := view.Node(pod.Status.NominatedNodeName)
-		if nominated != nil && !slices.ContainsFunc(nominated.Pods, terminating) {
-			r.nodes = append(r.nodes, nominated)
-		}
-		fits, err := e.FitsAny(ctx, engine.Request{Pod: pod, View: view, Nodes: r.nodes})
+		node, fits, err := r.choose(ctx, p, e, pod, view)
 		if fits {
-			return p, 0
+			return fitting{p, pod, node}, 0
 		}
 		if err == nil || ctx.Err() == nil { // a filter call would fail in the same way
 			r.update(func(q *queue) { q.stillRejected(p, eval) })
 		}
 	}
 	if next.IsZero() {
-		return nil, wait
+		return fitting{}, wait
 	}
-	return nil, min(wait, next.Sub(now))
+	return fitting{}, min(wait, next.Sub(now))
+}
+
+// patience is how many requeues without a call may follow a nomination before it is replaced:
+// kube-scheduler may be busy, or its own filters reject all nodes.
+const patience = 4
+
+// choose reports whether to requeue the pod, because it fits on a node, and to which one it is to be
+// nominated. A node that was tried in vain is kept for the pod no longer.
+func (r *Requeuer) choose(ctx context.Context, p *pendingPod, e *engine.Engine, pod *corev1.Pod, view *snapshot.View) (node string, fits bool, err error) {
+	nominated := view.Node(pod.Status.NominatedNodeName)
+	if awaited := p.LastRequeued.After(p.LastCall) && p.failures < patience; p.samples > 0 && !awaited {
+		node, err = r.best(ctx, p, e, engine.Request{Pod: pod, View: view})
+		fits = node != ""
+		if !fits || len(p.tried) >= p.samples {
+			node = pod.Status.NominatedNodeName
+		}
+		if slices.Contains(p.tried, node) {
+			node, fits = "", true
+		}
+		return node, fits, err
+	}
+	r.nodes = p.nodes.in(view, r.nodes[:0])
+	if nominated != nil && !slices.ContainsFunc(nominated.Pods, terminating) {
+		r.nodes = append(r.nodes, nominated)
+	}
+	fits, err = e.FitsAny(ctx, engine.Request{Pod: pod, View: view, Nodes: r.nodes})
+	return pod.Status.NominatedNodeName, fits, err
+}
+
+// best returns the best node of the View on which the pod fits, also by what is known of
+// kube-scheduler's own filters, except those to which it was nominated, unless these are as many as
+// kube-scheduler needs samples for all nodes; "" if there is none.
+func (r *Requeuer) best(ctx context.Context, p *pendingPod, e *engine.Engine, req engine.Request) (string, error) {
+	r.choosing.Lock()
+	defer r.choosing.Unlock()
+	c, _ := e.Begin(ctx, req.Pod, req.View) // Best returns the error
+	c.TakeNodeCache()
+	defer c.ReturnNodeCache()
+	filters := kubescheduler.For(req.Pod, r.options.Ignored()...).In(req.View)
+	choice := engine.Choice{N: 1}
+	for n := range req.View.All() {
+		choice.Rows = append(choice.Rows, int32(n.Row()))
+	}
+	choice.Usable = func(i int32) (usable, stop bool) {
+		n := c.CountNominated(req.View.At(int(choice.Rows[i])))
+		tried := len(p.tried) < p.samples && slices.Contains(p.tried, n.Name)
+		return !tried && filters.Excludes(n.Object) == "" && filters.Lacks(n) == "", false
+	}
+	err := c.Best(ctx, choice, &r.result)
+	if err != nil || len(r.result.Kept) == 0 {
+		return "", err
+	}
+	return req.View.At(int(choice.Rows[r.result.Kept[0]])).Name, nil
+}
+
+// Elsewhere returns a node that kube-scheduler did not ask about, and on which the pod, which the
+// profile has rejected, fits without an eviction; "" if there is none. kube-scheduler is about to
+// try the pod there.
+func (r *Requeuer) Elsewhere(ctx context.Context, profile string, req engine.Request) (node string) {
+	r.mu.Lock()
+	p, e := r.queue.pods[id{profile, req.Pod.UID}], r.engines[profile]
+	r.mu.Unlock()
+	if p == nil || e == nil || len(p.tried) >= p.samples || r.options.PerSecond == 0 {
+		return ""
+	}
+	node, _ = r.best(ctx, p, e, req) // a policy that fails in it fails in Preempt, too
+	return node
 }
 
 func terminating(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }
 
 // requeue requeues the pod, unless it has changed in the queue since.
-func (r *Requeuer) requeue(ctx context.Context, p *pendingPod) {
-	now := time.Now()
+func (r *Requeuer) requeue(ctx context.Context, f fitting) {
+	p, now := f.pendingPod, time.Now()
 	r.mu.Lock()
-	ok := r.queue.requeue(p, now) // before the write: kube-scheduler may ask before the write returns
+	ok := r.queue.requeue(p, f.node, now) // before the write: kube-scheduler may ask before the write returns
 	r.mu.Unlock()
 	if !ok {
 		return
 	}
 	r.notBefore = now.Add(time.Second / time.Duration(r.options.PerSecond))
-	found, err := r.options.Cluster.RetryPod(ctx, p.namespace, p.name, p.uid)
+	var found bool
+	var err error
+	if f.node == f.pod.Status.NominatedNodeName {
+		found, err = r.options.Cluster.RetryPod(ctx, p.namespace, p.name, p.uid)
+	} else {
+		found, err = r.options.Cluster.NominatePod(ctx, f.pod, f.node)
+	}
 	if found && err == nil {
 		r.metrics.patches.Inc()
 		if r.lastWriteFailed {

@@ -137,7 +137,9 @@ const retriesPerSecond = 1000
 
 func (s *Service) requeueOptions() requeue.Options {
 	o := requeue.Options{Cluster: s.Cluster, PerSecond: s.options.Config.Requeue.PerSecond, Logger: s.logger, Registerer: s.options.Registry}
-	if s.options.Retry != nil && o.PerSecond > 0 {
+	if s.options.Retry == nil {
+		o.Ignored = func() []corev1.ResourceName { return s.current.Load().Config.IgnoredByScheduler() }
+	} else if o.PerSecond > 0 {
 		o.Cluster, o.PerSecond = retrying{s.Cluster, s.options.Retry}, retriesPerSecond
 	}
 	return o

@@ -44,10 +44,8 @@ type Scheduler struct {
 }
 
 const (
-	minNodesToFind     = 100 // kube-scheduler's minFeasibleNodesToFind
-	minPercentageFound = 5   // and minFeasibleNodesPercentageToFind
-	maxNodeScore       = 100
-	levels             = 10 // an extender's highest score
+	maxNodeScore = 100
+	levels       = 10 // an extender's highest score
 )
 
 // Extender is an extender that kube-scheduler calls.
@@ -155,7 +153,7 @@ func (r *Run) filter(pod *corev1.Pod, needs []need) {
 	filters, claims := kubescheduler.For(pod), r.claimFilter(pod)
 	view := r.builder.View()
 	r.found, r.excluded = r.found[:0], r.excluded[:0]
-	limit := NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore)
+	limit := kubescheduler.NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore)
 	looked := 0
 	for ; looked < len(r.nodes) && len(r.found) < limit; looked++ {
 		n := r.nodes[(r.next+looked)%len(r.nodes)]
@@ -168,18 +166,6 @@ func (r *Run) filter(pod *corev1.Pod, needs []need) {
 	if len(r.nodes) > 0 {
 		r.next = (r.next + looked) % len(r.nodes)
 	}
-}
-
-// NodesToFind returns how many feasible nodes kube-scheduler looks for, out of all nodes, before it
-// stops. percentage is percentageOfNodesToScore, where 0 is the adaptive default.
-func NodesToFind(all, percentage int) int {
-	if all < minNodesToFind {
-		return all
-	}
-	if percentage == 0 {
-		percentage = max(minPercentageFound, 50-all/125)
-	}
-	return min(all, max(minNodesToFind, all*percentage/100))
 }
 
 // request returns the engine's request for the nodes found.

@@ -11,6 +11,7 @@ import (
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/gpushare"
+	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -83,7 +84,7 @@ func TestSampling(t *testing.T) {
 		{50, 0, 50}, {50, 10, 50}, {1213, 0, 497}, {1213, 100, 1213}, {1213, 10, 121}, {1213, 1, 100}, {5000, 0, 500}, {10000, 0, 500},
 	} {
 		r := &Run{cluster: &cluster{nodes: make([]*node, tt.nodes)}, scheduler: Scheduler{PercentageOfNodesToScore: tt.percentage}}
-		if got := NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore); got != tt.want {
+		if got := kubescheduler.NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore); got != tt.want {
 			t.Errorf("%d nodes, %d %%: %d, want %d", tt.nodes, tt.percentage, got, tt.want)
 		}
 	}

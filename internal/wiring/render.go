@@ -69,10 +69,6 @@ func (w *Wiring) YAML() []byte {
 	p.comment("", "The configuration of kube-scheduler, for its flag --config. It is a file and not an API object: kubectl cannot apply it. kube-scheduler reads it when it starts.")
 	p.line("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
 	w.process(&p)
-	if allocates := func(e entry) bool { return e.profile.Allocator() != "" && e.FilterVerb != "" }; w.options.second() && slices.ContainsFunc(w.entries, allocates) {
-		p.comment("", "kube-scheduler calls for all nodes that fit, so that Outboard finds a place if there is one. By default it calls for a sample of 5 to 50 percent of them in clusters of more than 100 nodes.")
-		p.line("percentageOfNodesToScore: 100")
-	}
 	if len(w.schedulers) > 0 {
 		p.comment("", "The values of spec.schedulerName of pods for this kube-scheduler. The extenders are for all of them.")
 		for i := range w.entries {

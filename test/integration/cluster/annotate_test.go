@@ -1,9 +1,11 @@
 package cluster_test
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -51,6 +53,36 @@ func TestRetryPod(t *testing.T) {
 	}
 	if touched, err := c.TouchPod(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil || touched.ResourceVersion == before {
 		t.Errorf("touching: %v, %v", touched, err)
+	}
+}
+
+// NominatePod changes a pod only as the watch has shown it.
+func TestNominatePod(t *testing.T) {
+	cp, client := sharedServer(t)
+	c := run(t, cluster.Options{Config: cp.AdminConfig()})
+	created := createPod(t, client, controlplane.PodSpec{Name: "nominate"})
+	nominated := func() *corev1.Pod {
+		now, err := client.CoreV1().Pods(created.Namespace).Get(t.Context(), created.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	for _, step := range []struct {
+		pod        *corev1.Pod
+		node, want string
+	}{{created, "a", "a"}, {created, "b", "a"}, {nil, "c", "c"}, {nil, "", ""}} {
+		pod := cmp.Or(step.pod, nominated())
+		found, err := c.NominatePod(t.Context(), pod, step.node)
+		now := nominated()
+		if !found || err != nil || now.Status.NominatedNodeName != step.want || now.Annotations[cluster.RetryAnnotation] == "" {
+			t.Errorf("nominated to %q: %v, %v; it is nominated to %q", step.node, found, err, now.Status.NominatedNodeName)
+		}
+	}
+	gone := created.DeepCopy()
+	gone.Name = "no-such-pod"
+	if found, err := c.NominatePod(t.Context(), gone, "a"); found || err != nil {
+		t.Errorf("a pod that does not exist: %v, %v", found, err)
 	}
 }
 
