@@ -24,7 +24,8 @@ const (
 type arm struct {
 	name     string
 	extender extenderKind
-	// shortlist is how many nodes the extender returns at most; 0: all.
+	// shortlist is how many nodes the extender returns, or the plugin names, at most; 0: all, or none, so that kube-scheduler
+	// evaluates its sample.
 	shortlist int
 	// noFilter leaves filterVerb out, so that the extender only scores.
 	noFilter bool
@@ -38,8 +39,6 @@ type arm struct {
 	batching bool
 	// plugin runs Outboard's policies inside kube-scheduler.
 	plugin bool
-	// shortlist is that of the plugin, of which it names the nodes; 0: none, so that kube-scheduler evaluates its sample.
-	shortlist int
 	// idealPlugin replaces Outboard's plugin by one that does nothing except name nodes.
 	idealPlugin bool
 	// tls serves the extender over TLS, with a client certificate.
@@ -99,7 +98,7 @@ func (a arm) describe() string {
 	if a.idealPlugin {
 		parts[0] = "plugin that does nothing"
 	}
-	if a.shortlist > 0 {
+	if a.plugin && a.shortlist > 0 {
 		parts = append(parts, fmt.Sprintf("shortlist %d", a.shortlist))
 	}
 	if a.extender != none {

@@ -57,7 +57,7 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 		return r, fmt.Errorf("%w\n%s", err, tail(p.scheduler.Log()))
 	}
 	r = newResult(s, a, round, first, last)
-	if a.shortlist > 0 && !a.idealPlugin {
+	if a.plugin && a.shortlist > 0 && !a.idealPlugin {
 		m, err := measure.Scrape(ctx, http.DefaultClient, "http://"+admin+"/metrics")
 		if err != nil {
 			return r, fmt.Errorf("the plugin's metrics: %w", err)

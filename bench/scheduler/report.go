@@ -104,7 +104,7 @@ func report(out io.Writer, s setting, results []result) error {
 			normalized = figures(func(r, base result) float64 { return r.normalized() / base.normalized() }).Spread("%.2f")
 		}
 		eligible := "–"
-		if a.shortlist > 0 && !a.idealPlugin {
+		if a.plugin && a.shortlist > 0 && !a.idealPlugin {
 			eligible = figures(func(r, _ result) float64 { return 100 * r.Eligible }).Median("%.0f %%")
 		}
 		failed, hinted := 0, 0
@@ -135,5 +135,5 @@ func report(out io.Writer, s setting, results []result) error {
 // comparable reports whether kube-scheduler's Filter plugins do the same in both arms. With the plugin, the time includes
 // Outboard's own Filter.
 func comparable(a, b arm) bool {
-	return a.percentage == b.percentage && a.shortlist == b.shortlist && a.batching == b.batching && a.plugin == b.plugin
+	return a.percentage == b.percentage && a.batching == b.batching && a.plugin == b.plugin && (!a.plugin || a.shortlist == b.shortlist)
 }
