@@ -5,13 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The limits of trimmed objects, in bytes, by [SizeOf]. Drivers write ResourceSlices, with up to
-// 128 devices; anybody may write claims.
-const (
-	maxResourceSlice = 512 << 10
-	maxResourceClaim = 8 << 10
-	maxDeviceClass   = 32 << 10
-)
+// maxResourceClaim is the limit of a trimmed claim, in bytes, by [SizeOf]: anybody may write claims,
+// and only drivers and administrators ResourceSlices and DeviceClasses.
+const maxResourceClaim = 8 << 10
 
 // maxReservedFor is how many consumers of a claim are kept: explanations name them.
 const maxReservedFor = 4
@@ -22,18 +18,8 @@ func identityOf(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation, CreationTimestamp: meta.CreationTimestamp}
 }
 
-// TrimResourceSlice removes, in place, what no allocation can depend on. It returns false if the
-// slice is too large: then it has no devices, and its pool is never complete.
-func TrimResourceSlice(s *resourcev1.ResourceSlice) bool {
-	s.ObjectMeta = identityOf(&s.ObjectMeta)
-	if SizeOf(s) <= maxResourceSlice {
-		return true
-	}
-	pool := s.Spec.Pool
-	pool.ResourceSliceCount = 0
-	s.Spec = resourcev1.ResourceSliceSpec{Driver: s.Spec.Driver, Pool: pool, NodeName: s.Spec.NodeName}
-	return false
-}
+// TrimResourceSlice removes, in place, what no allocation can depend on.
+func TrimResourceSlice(s *resourcev1.ResourceSlice) { s.ObjectMeta = identityOf(&s.ObjectMeta) }
 
 // TrimResourceClaim removes, in place, what no allocation can depend on: configuration for drivers,
 // the status of devices, tolerations of what is allocated, and most consumers. Of a claim that is
@@ -75,16 +61,10 @@ func TrimResourceClaim(c *resourcev1.ResourceClaim) {
 // API server requires.
 func IsReducedClaim(c *resourcev1.ResourceClaim) bool { return len(c.Spec.Devices.Requests) == 0 }
 
-// TrimDeviceClass removes, in place, what no allocation can depend on. It returns false if the
-// class is too large: then it has one selector without an expression, which selects nothing.
-func TrimDeviceClass(c *resourcev1.DeviceClass) bool {
+// TrimDeviceClass removes, in place, what no allocation can depend on.
+func TrimDeviceClass(c *resourcev1.DeviceClass) {
 	c.ObjectMeta = identityOf(&c.ObjectMeta)
 	c.Spec.Config = nil
-	if SizeOf(c) <= maxDeviceClass {
-		return true
-	}
-	c.Spec.Selectors = []resourcev1.DeviceSelector{{}}
-	return false
 }
 
 // TrimDeviceTaintRule removes, in place, what no allocation can depend on.

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -19,10 +18,10 @@ const taintRulesInterval = 10 * time.Minute
 // deviceFeeds are the feeds of what Dynamic Resource Allocation allocates.
 func (c *Cluster) deviceFeeds() []*feed {
 	api, v1 := c.client.ResourceV1(), resourcev1.SchemeGroupVersion
-	slices := storeOf(c.State, c.trimSlice, (*snapshot.Builder).SetResourceSlice,
+	slices := storeOf(c.State, snapshot.TrimResourceSlice, (*snapshot.Builder).SetResourceSlice,
 		func(b *snapshot.Builder, s *resourcev1.ResourceSlice) { b.DeleteResourceSlice(s.Name) })
 	claims := storeOf(c.State, snapshot.TrimResourceClaim, (*snapshot.Builder).SetResourceClaim, (*snapshot.Builder).DeleteResourceClaim)
-	classes := storeOf(c.State, c.trimClass, (*snapshot.Builder).SetDeviceClass,
+	classes := storeOf(c.State, snapshot.TrimDeviceClass, (*snapshot.Builder).SetDeviceClass,
 		func(b *snapshot.Builder, class *resourcev1.DeviceClass) { b.DeleteDeviceClass(class.Name) })
 	rules := storeOf(c.State, snapshot.TrimDeviceTaintRule, (*snapshot.Builder).SetDeviceTaintRule,
 		func(b *snapshot.Builder, r *resourcev1.DeviceTaintRule) { b.DeleteDeviceTaintRule(r.Name) })
@@ -65,17 +64,5 @@ func storeOf[T object](s *State, trim func(T), set, remove func(*snapshot.Builde
 		trim:   trim,
 		set:    func(object T) { s.change(func(b *snapshot.Builder) { set(b, object) }) },
 		remove: func(object T) { s.change(func(b *snapshot.Builder) { remove(b, object) }) },
-	}
-}
-
-func (c *Cluster) trimSlice(s *resourcev1.ResourceSlice) {
-	if !snapshot.TrimResourceSlice(s) {
-		c.warnings.Log(c.options.Logger, slog.LevelWarn, "slice", "a ResourceSlice is too large: its pool counts as incomplete", "resourceslice", s.Name)
-	}
-}
-
-func (c *Cluster) trimClass(class *resourcev1.DeviceClass) {
-	if !snapshot.TrimDeviceClass(class) {
-		c.warnings.Log(c.options.Logger, slog.LevelWarn, "class", "a DeviceClass is too large: scores do not use it", "deviceclass", class.Name)
 	}
 }
