@@ -180,6 +180,10 @@ func TestDeploySetsTheSchedulerName(t *testing.T) {
 	if name := th.Create(controlplane.PodSpec{Name: "web"}).Spec.SchedulerName; name != "default-scheduler" {
 		t.Errorf("a pod without a GPU is for %s", name)
 	}
+	annotated := controlplane.PodSpec{Name: "annotated", Annotations: map[string]string{"nvidia.com/container.main.gpu-memory.limit": "6Gi"}}
+	if name := th.Create(annotated).Spec.SchedulerName; name != "outboard-scheduler" {
+		t.Errorf("a pod that requests a GPU in an annotation is for %s", name)
+	}
 	other := theater.GPUPod("other", 1)
 	other.SchedulerName = "other-scheduler"
 	if name := th.Create(other).Spec.SchedulerName; name != "other-scheduler" {

@@ -358,6 +358,7 @@ func TestInvalidValues(t *testing.T) {
 		"image.pullPolicy=Sometimes":                            "/image/pullPolicy",
 		"monitoring.enabled=true":                               "'enabled' not allowed",
 		"setSchedulerName.resources[0]=a'b":                     "resources",
+		"setSchedulerName.annotations[0]=a'b":                   "annotations",
 		"service.nodePort=80":                                   "/service/nodePort",
 		"service.nodePort=29999":                                "/service/nodePort",
 		"service.nodePort=32768":                                "/service/nodePort",
