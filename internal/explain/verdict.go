@@ -117,5 +117,5 @@ func (d *Document) verdict() string {
 		return fmt.Sprintf("%s, and %s on %d of %d nodes now, by Outboard's policies.", state, fits, d.Fits.Fit, d.Fits.Nodes)
 	}
 	why := cmp.Or(d.Fits.Why, d.failure())
-	return fmt.Sprintf("%s, and %s on 0 of %d nodes: %s.", state, fits, d.Fits.Nodes, why)
+	return strings.Replace(fmt.Sprintf("%s, and %s on 0 of %d nodes: %s.", state, fits, d.Fits.Nodes, why), "?.", "?", 1)
 }

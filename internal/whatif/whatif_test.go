@@ -152,7 +152,9 @@ func TestAnnotations(t *testing.T) {
 		pod.Spec.Containers[0].Resources, pod.Annotations = corev1.ResourceRequirements{}, annotations
 		return pod
 	}
-	n := gpuNode("n1", func(n *corev1.Node) { n.Labels = map[string]string{"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16384"} })
+	n := gpuNode("n1", func(n *corev1.Node) {
+		n.Labels = map[string]string{"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16384"}
+	})
 	held := annotated("a", "n1", map[string]string{memory: "4Gi", "nvidia.cdi.k8s.io/container.main": "nvidia.com/gpu=0"})
 	e := engineOf(t, members(t, strings.Replace(gpuOnly, "config: {}", "config: {nodeAgent: ContainerToolkit}", 1)))
 	for what, tc := range map[string]struct {

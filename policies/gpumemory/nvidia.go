@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,12 +120,16 @@ func memoryOf(pod *corev1.Pod) (all map[string]memory, err error) {
 		switch {
 		case err != nil:
 			return nil, annotationError(key, "%.100q is not a quantity, such as 6Gi", value)
-		case q.Value() < 1<<20:
+		case q.CmpInt64(1<<20) < 0:
 			return nil, annotationError(key, "%.100q is less than 1Mi: write a unit, such as 6Gi", value)
 		case all == nil:
 			all = map[string]memory{}
 		}
-		if mib := min(1+(q.Value()-1)>>20, allocations.MaxCapacity>>10); isRequest {
+		bytes := q.Value()
+		if q.CmpInt64(math.MaxInt64) > 0 { // Value is any number then
+			bytes = math.MaxInt64
+		}
+		if mib := min(1+(bytes-1)>>20, allocations.MaxCapacity>>10); isRequest {
 			all[name] = memory{mib, all[name].limit}
 		} else {
 			all[limited] = memory{all[limited].request, mib}
@@ -194,8 +199,11 @@ func (a *nvidia) request(pod *corev1.Pod) (*request, error) {
 	r.share = q.Value()
 	r.memory = r.share * r.gpus
 	containers := getting(pod, all)
+	_, both := pod.Annotations[gpusKey]
 	switch {
 	case err != nil:
+	case whole && both:
+		err = annotationError(gpusKey, "has no effect with %s: remove one of them", wholeKey)
 	case !whole && len(all) == 0:
 		err = annotationError(key, "needs the memory of each GPU, in %sNAME%s; for whole GPUs, use %s", containerKey, limitSuffix, wholeKey)
 	case len(all) > len(asking.Spec.Containers)+len(asking.Spec.InitContainers):

@@ -125,6 +125,9 @@ func TestRefusedRequests(t *testing.T) {
 		"nvidia.com/container.typo.gpu-memory.limit=1Gi":                          `container "typo" of an annotation is not in the pod: it has c`,
 		"nvidia.com/container.c.gpu-compute.mode=sm-sharing " + c + "limit=1Gi":   "ComputeMode!",
 		"nvidia.com/container.c.gpu-compute.mode=time-slicing " + c + "limit=1Gi": "fits",
+		c + "limit=1e30":                                                          "TooLarge! 16384/1099511627776 MiB",
+		c + "limit=18446744075857035264":                                          "TooLarge! 16384/1099511627776 MiB", // 2 GiB in 64 bits
+		"outboard.dev/gpus=2 outboard.dev/whole-gpus=1":                           `annotation "outboard.dev/gpus": has no effect with outboard.dev/whole-gpus: remove one of them`,
 		c + "limit=17Gi":                                                          "TooLarge! 16384/17408 MiB",
 		c + "limit=8191Pi":                                                        "TooLarge! 16384/1099511627776 MiB",
 		many:                                                                      "TooManyContainers!",

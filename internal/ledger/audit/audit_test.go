@@ -160,7 +160,7 @@ func TestAudit(t *testing.T) {
 				pod("other", "n", 0, map[string]string{"nvidia.com/container.c.gpu-memory.request": "9Gi", "nvidia.com/container.c.gpu-memory.limit": "10Gi", "nvidia.cdi.k8s.io/pod": "nvidia.com/gpu=0"}),
 				pod("whole", "n", 0, map[string]string{"outboard.dev/whole-gpus": "1", "nvidia.cdi.k8s.io/container.c": "nvidia.com/gpu=1"}),
 				pod("names", "n", 0, map[string]string{"nvidia.cdi.k8s.io/container.c": "nvidia.com/gpu=1"}),
-				pod("unnamed", "n", 0, map[string]string{"nvidia.com/container.c.gpu-memory.limit": "1Mi"}),
+				pod("unnamed", "n", 0, map[string]string{"nvidia.com/container.c.gpu-memory.limit": "18446744075857035264"}), // 2 GiB in 64 bits
 				with(pod("init", "n", 0, map[string]string{"nvidia.com/container.c.gpu-memory.limit": "1Mi", "nvidia.com/container.i.gpu-memory.limit": "2Mi"}), func(p *corev1.Pod) {
 					p.Spec.InitContainers = []corev1.Container{{Name: "i"}}
 				}),
@@ -169,7 +169,7 @@ func TestAudit(t *testing.T) {
 				"overallocated  " + nvidia + " 0 on node n: 17408 of 16384 by annotations: ns/other has 9216, ns/right has 8192",
 				"overallocated  " + nvidia + " 1 on node n: 32768 of 16384 by annotations: ns/names has 16384, ns/whole has 16384",
 				"unannotated    " + nvidia + " on node n: ns/init has 2: no annotation names its GPU",
-				"unannotated    " + nvidia + " on node n: ns/unnamed has 1: no annotation names its GPU",
+				"unannotated    " + nvidia + " on node n: ns/unnamed has 274877906944: no annotation names its GPU",
 				"unallocated    " + nvidia + " on node n: ns/names: no ledger", "unallocated    " + nvidia + " on node n: ns/other has 9216", "unallocated    " + nvidia + " on node n: ns/whole: no ledger",
 			},
 		},

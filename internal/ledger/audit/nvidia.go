@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -21,8 +22,11 @@ func (a *auditor) nvidiaShares(pod *corev1.Pod) (amount int64, shares map[string
 			text = pod.Annotations["nvidia.com/container."+c.Name+".gpu-memory.limit"]
 		}
 		q, err := fields.ParseQuantity(text)
-		if err != nil || q.Sign() <= 0 {
+		switch {
+		case err != nil || q.Sign() <= 0:
 			return 0
+		case q.CmpInt64(math.MaxInt64) > 0: // Value is any number then
+			return maxAmount >> 10
 		}
 		return min((q.Value()-1)>>20+1, maxAmount>>10)
 	}
