@@ -26,10 +26,10 @@ import (
 const renewalNotice = 30 * 24 * time.Hour
 
 type certsOptions struct {
-	dir, namespace                                 string
-	names                                          []string
-	secrets, inCluster, renew, addCA, removeOldCAs bool
-	cluster                                        clusterFlags
+	dir, namespace            string
+	names                     []string
+	secrets, inCluster, renew bool
+	cluster                   clusterFlags
 }
 
 func setupCertsCommand() *cobra.Command {
@@ -47,11 +47,7 @@ With --cluster, they are in the Secrets outboard-ca, outboard-server and outboar
 installation creates, and certificates that end within 30 days are renewed. The installation runs
 this each day. It leaves alone what it has not created.
 
---renew issues both certificates again, with the same keys and names.
-
---add-ca, --renew and --remove-old-cas, in this order, replace the CA without a refused call.
-After each of the three, distribute the files, and wait until Outboard has them. After --add-ca
-and after --renew, also restart kube-scheduler, which reads ca.crt only when it starts.`,
+--renew issues both certificates again, with the same keys and names.`,
 		Example: `  outboard setup certs --dir tls
   outboard setup certs --dir tls --secrets | kubectl apply -f -
   outboard setup certs --dir tls --renew
@@ -85,8 +81,6 @@ and after --renew, also restart kube-scheduler, which reads ca.crt only when it 
 	o.cluster.register(cmd)
 	flags.BoolVar(&o.secrets, "secrets", false, "print the certificates as Secrets, without the key of the CA")
 	flags.BoolVar(&o.renew, "renew", false, "issue the server and the client certificate again")
-	flags.BoolVar(&o.addCA, "add-ca", false, "create a new CA, which signs from now on; ca.crt keeps the former one")
-	flags.BoolVar(&o.removeOldCAs, "remove-old-cas", false, "remove the former CA from ca.crt")
 	cmd.MarkFlagsMutuallyExclusive("cluster", "dir")
 	cmd.MarkFlagsMutuallyExclusive("cluster", "secrets")
 	return cmd
@@ -111,9 +105,6 @@ func (o *certsOptions) run(named bool) (*certs.Set, error) {
 }
 
 func (o *certsOptions) validate() error {
-	if o.renew && o.addCA || o.renew && o.removeOldCAs || o.addCA && o.removeOldCAs {
-		return errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as outboard setup certs --help describes")
-	}
 	if wrong := validation.IsDNS1123Label(o.namespace); len(wrong) > 0 {
 		return fmt.Errorf("--outboard-namespace=%q: %s", o.namespace, wrong[0])
 	}
@@ -127,16 +118,13 @@ func (o *certsOptions) change(set *certs.Set, named bool) (err error) {
 	if created || named {
 		names = append(wiring.ServerNames(o.namespace), names...)
 	}
-	switch {
-	case created && (o.renew || o.addCA || o.removeOldCAs):
-		err = errors.New("there are no certificates yet")
-	case created || o.addCA:
-		err = set.AddAuthority()
-	case o.removeOldCAs:
-		err = set.RemoveOldAuthorities()
+	if created && o.renew {
+		return errors.New("there are no certificates yet")
 	}
-	if err != nil {
-		return err
+	if created {
+		if set.Authority, err = certs.NewAuthority(certs.AuthorityOptions{}); err != nil {
+			return err
+		}
 	}
 	return set.Issue(names, config.SchedulerClient, o.renew)
 }
@@ -147,7 +135,7 @@ func (o *certsOptions) report(w io.Writer, set *certs.Set) error {
 	for _, file := range []struct {
 		name string
 		data []byte
-	}{{"ca.crt", set.CAs}, {"server.crt", set.Server.Cert}, {"client.crt", set.Client.Cert}} {
+	}{{"ca.crt", set.Authority.Pair().Cert}, {"server.crt", set.Server.Cert}, {"client.crt", set.Client.Cert}} {
 		all, err := certs.Parse(file.data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file.name, err)
@@ -164,10 +152,6 @@ func (o *certsOptions) report(w io.Writer, set *certs.Set) error {
 			b.WriteString("\n")
 		}
 	}
-	if o.renew && set.Rotating() {
-		b.WriteString("kube-scheduler reads ca.crt only when it starts. If you have not restarted kube-scheduler since --add-ca, restart it before " +
-			"you distribute these certificates: otherwise all calls fail as soon as the open connections end.\n")
-	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -176,11 +160,11 @@ func (o *certsOptions) report(w io.Writer, set *certs.Set) error {
 // kube-scheduler.
 var secrets = []string{"outboard-ca", "outboard-server", "outboard-client"}
 
-// dataOf returns what the Secrets contain. Each has the certificates of the CAs, with which its
-// owner verifies the other side.
+// dataOf returns what the Secrets contain. Each has the certificate of the CA, with which its owner
+// verifies the other side.
 func dataOf(set *certs.Set) (all []map[string][]byte) {
-	for _, p := range []certs.Pair{{Cert: set.CAs, Key: set.Authority.Pair().Key}, set.Server, set.Client} {
-		all = append(all, map[string][]byte{"ca.crt": set.CAs, corev1.TLSCertKey: p.Cert, corev1.TLSPrivateKeyKey: p.Key})
+	for _, p := range []certs.Pair{set.Authority.Pair(), set.Server, set.Client} {
+		all = append(all, map[string][]byte{"ca.crt": set.Authority.Pair().Cert, corev1.TLSCertKey: p.Cert, corev1.TLSPrivateKeyKey: p.Key})
 	}
 	return all
 }
@@ -235,7 +219,7 @@ func (o *certsOptions) runInCluster(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the Secrets of the namespace %s: %w", o.namespace, err)
 	}
-	if !o.addCA && !o.removeOldCAs && !set.Rotating() && set.EndsBefore(time.Now().Add(renewalNotice)) {
+	if set.EndsBefore(time.Now().Add(renewalNotice)) {
 		o.renew = true
 	}
 	if err := o.change(set, true); err != nil {

@@ -186,92 +186,6 @@ func TestCertsRenew(t *testing.T) {
 	}
 }
 
-// At each step of a rotation, both sides trust the certificate of the other, even if only one side
-// has the files of the next step.
-func TestCertsRotatesTheCA(t *testing.T) {
-	dir := t.TempDir()
-	steps := []map[string]string{certsDir(t, dir)}
-	for _, flag := range []string{"--add-ca", "--renew", "--remove-old-cas"} {
-		steps = append(steps, certsDir(t, dir, flag))
-	}
-	for i, own := range steps {
-		for j := max(0, i-1); j <= min(i+1, len(steps)-1); j++ {
-			peer := steps[j]
-			server, client := leafOf(t, peer["server.crt"], peer["server.key"]), leafOf(t, peer["client.crt"], peer["client.key"])
-			if err := verifies(server, own["ca.crt"], "127.0.0.1", x509.ExtKeyUsageServerAuth); err != nil {
-				t.Errorf("step %d does not trust the server of step %d: %v", i, j, err)
-			}
-			if err := verifies(client, own["ca.crt"], "", x509.ExtKeyUsageClientAuth); err != nil {
-				t.Errorf("step %d does not trust the client of step %d: %v", i, j, err)
-			}
-		}
-	}
-	first, last := steps[0], steps[3]
-	if err := verifies(leafOf(t, first["server.crt"], first["server.key"]), last["ca.crt"], "127.0.0.1", x509.ExtKeyUsageServerAuth); err == nil {
-		t.Error("the former CA is still trusted")
-	}
-	if got := strings.Count(steps[1]["ca.crt"], "BEGIN"); got != 2 {
-		t.Errorf("ca.crt has %d certificates during the rotation", got)
-	}
-	if _, err := execute(t, "setup", "certs", "--dir", dir, "--remove-old-cas"); err != nil {
-		t.Errorf("repeated: %v", err)
-	}
-}
-
-// While kube-scheduler may not trust the new CA, renewing says what must happen first.
-func TestCertsRenewDuringARotation(t *testing.T) {
-	dir := t.TempDir()
-	for _, step := range []struct {
-		flags   []string
-		reminds bool
-	}{{nil, false}, {[]string{"--renew"}, false}, {[]string{"--add-ca"}, false}, {[]string{"--renew"}, true}, {[]string{"--remove-old-cas"}, false}, {[]string{"--renew"}, false}} {
-		out, err := execute(t, append([]string{"setup", "certs", "--dir", dir}, step.flags...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if reminds := strings.Contains(out, "reads ca.crt only when it starts"); reminds != step.reminds {
-			t.Errorf("certs %v reminds of the restart: %t\n%s", step.flags, reminds, out)
-		}
-	}
-}
-
-// Messages about certificates identify the CA by its name, also if one was created a moment after the other.
-func TestCertsNamesOfCAsDiffer(t *testing.T) {
-	dir := t.TempDir()
-	certsDir(t, dir)
-	both := certsDir(t, dir, "--add-ca")["ca.crt"]
-	names := map[string]bool{}
-	for rest := []byte(both); ; {
-		block, after := pem.Decode(rest)
-		if block == nil {
-			break
-		}
-		ca, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		names[ca.Subject.CommonName] = true
-		rest = after
-	}
-	if len(names) != 2 {
-		t.Errorf("the names of two CAs are %v", names)
-	}
-}
-
-// If the command ends after it has written ca.crt, the key of the former CA still signs.
-func TestCertsAfterAnInterruptedRotation(t *testing.T) {
-	dir := t.TempDir()
-	before := certsDir(t, dir)
-	certsDir(t, dir, "--add-ca")
-	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte(before["ca.key"]), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	after := certsDir(t, dir, "--renew")
-	if err := verifies(leafOf(t, after["server.crt"], after["server.key"]), before["ca.crt"], "127.0.0.1", x509.ExtKeyUsageServerAuth); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestCertsSecrets(t *testing.T) {
 	dir := t.TempDir()
 	out, err := execute(t, "setup", "certs", "--dir", dir, "--secrets", "--outboard-namespace", "somewhere")
@@ -331,7 +245,7 @@ func TestCertsErrors(t *testing.T) {
 	}{
 		{"no key of the CA", nil, remove("ca.key"), "ca.key does not exist"},
 		{"no CA", nil, remove("ca.crt"), "ca.crt does not exist"},
-		{"another CA", nil, otherCA, "server.crt: x509: certificate signed by unknown authority: replace it with --renew"},
+		{"another CA", nil, otherCA, "server.crt: x509: certificate signed by unknown authority"},
 		{"a key of another certificate", nil, func(dir string) error {
 			return os.Rename(filepath.Join(dir, "client.key"), filepath.Join(dir, "server.key"))
 		}, "private key does not match public key: replace it with --renew"},
@@ -342,9 +256,6 @@ func TestCertsErrors(t *testing.T) {
 			"server.crt: tls: failed to find any PEM data in certificate input: replace it with --renew"},
 		{"no key of a certificate", nil, remove("client.key"), "client.crt: its key does not exist: replace it with --renew"},
 		{"not a name", []string{"--renew", "--server-name", "not a name"}, nil, `host "not a name" is neither an IP address nor a DNS name`},
-		{"two steps", []string{"--renew", "--add-ca"}, nil, "--add-ca, --renew and --remove-old-cas are three steps"},
-		{"a rotation during a rotation", []string{"--add-ca"}, addCAIn, "the former CA is still trusted"},
-		{"removing too early", []string{"--remove-old-cas"}, addCAIn, "server.crt: x509: certificate signed by unknown authority: replace it with --renew first"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -369,17 +280,6 @@ func TestCertsErrors(t *testing.T) {
 	if _, err := execute(t, "setup", "certs", "--dir", t.TempDir(), "--renew"); err == nil || !strings.Contains(err.Error(), "no certificates yet") {
 		t.Errorf("renewing nothing: %v", err)
 	}
-}
-
-func addCAIn(dir string) error {
-	set, err := certs.ReadSet(dir)
-	if err == nil {
-		err = set.AddAuthority()
-	}
-	if err == nil {
-		err = set.WriteFiles(dir)
-	}
-	return err
 }
 
 // secretsAPI serves the Secrets of a namespace as the API server does, which rejects an update of a
@@ -473,13 +373,11 @@ func TestCertsInTheCluster(t *testing.T) {
 	if !bytes.Equal(renewed["outboard-client"].Data["tls.key"], first["outboard-client"].Data["tls.key"]) || !reflect.DeepEqual(renewed["outboard-ca"], first["outboard-ca"]) {
 		t.Error("the key or the CA is another one")
 	}
-	for _, step := range []string{"--add-ca", "--renew", "--remove-old-cas"} {
-		if _, out := run(step); !strings.Contains(out, "valid until") {
-			t.Errorf("%s: %s", step, out)
-		}
+	for _, name := range names {
+		api[name].Data = nil
 	}
-	if bytes.Equal(api["outboard-server"].Data["ca.crt"], first["outboard-server"].Data["ca.crt"]) {
-		t.Error("the CA is not replaced")
+	if replaced, out := run(); bytes.Equal(replaced["outboard-server"].Data["ca.crt"], first["outboard-server"].Data["ca.crt"]) {
+		t.Errorf("the CA is not replaced: %s", out)
 	}
 
 	api["outboard-ca"].Data = nil

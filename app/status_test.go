@@ -102,7 +102,7 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		},
 		"outboard ui":          {failed: []string{"--kubeconfig /nowhere", "more", "--port -1 --admin " + admin.URL}},
 		"outboard setup":       {good: []string{"--help"}, failed: []string{"", "nonsense"}},
-		"outboard setup certs": {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --renew --add-ca", "--cluster --dir " + dir, "--cluster --kubeconfig /nowhere"}},
+		"outboard setup certs": {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--cluster --dir " + dir, "--cluster --kubeconfig /nowhere"}},
 		"outboard setup scheduler": {
 			good:   []string{good},
 			failed: []string{"", bad, "/nowhere.yaml", good + " --for moon"},

@@ -198,8 +198,11 @@ func (a *Authority) template(req Request) (*x509.Certificate, error) {
 
 // Parse returns the certificates in PEM data.
 func Parse(data []byte) (all []*x509.Certificate, err error) {
-	for block := range blocks(data) {
-		cert, wrong := x509.ParseCertificate(block)
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != certificateBlock {
+			continue
+		}
+		cert, wrong := x509.ParseCertificate(block.Bytes)
 		if wrong != nil {
 			err = errors.Join(err, wrong)
 			continue
@@ -259,12 +262,7 @@ func sign(template, parent *x509.Certificate, public, parentKey any) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return encoded(der), nil
+	return pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der}), nil
 }
 
 const certificateBlock = "CERTIFICATE"
-
-// encoded returns a certificate as PEM.
-func encoded(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der})
-}

@@ -1,21 +1,16 @@
 package certs
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"outboard.dev/outboard/internal/atomicfile"
 )
 
 // The names of the files of a Set, without .crt and .key.
@@ -26,14 +21,10 @@ const (
 )
 
 // A Set is a CA with one server and one client certificate, as files of one directory: ca.crt,
-// ca.key, server.crt, server.key, client.crt and client.key. While a CA is replaced, ca.crt has the
-// certificates of both CAs.
+// ca.key, server.crt, server.key, client.crt and client.key.
 type Set struct {
 	// Authority signs certificates. Nil in an empty set.
 	Authority *Authority
-
-	// CAs are the certificates of all trusted CAs as PEM, that of Authority first.
-	CAs []byte
 
 	// Server and Client are the zero value if they do not exist.
 	Server, Client Pair
@@ -55,8 +46,7 @@ func ReadSet(dir string) (*Set, error) {
 	return s, nil
 }
 
-// NewSet returns the set of these pairs, which may be empty; that of the CA may have the
-// certificates of several. It is an error if a certificate exists without the key of the CA, or the
+// NewSet returns the set of these pairs, which may be empty. It is an error if a certificate exists without the key of the CA, or the
 // key without its certificate, because certificates of another CA would not be trusted.
 func NewSet(ca, server, client Pair) (*Set, error) {
 	s := &Set{Server: server, Client: client}
@@ -69,10 +59,9 @@ func NewSet(ca, server, client Pair) (*Set, error) {
 		return nil, fmt.Errorf("%s.key %w", caName, errIncomplete)
 	}
 	var err error
-	if s.Authority, err = signer(ca); err != nil {
+	if s.Authority, err = LoadAuthority(ca); err != nil {
 		return nil, fmt.Errorf("%[1]s.crt with %[1]s.key: %[2]w", caName, err)
 	}
-	s.CAs = append(bytes.Clone(s.Authority.pair.Cert), without(ca.Cert, s.Authority)...)
 	return s, nil
 }
 
@@ -89,40 +78,6 @@ func readPair(dir, name string) (p Pair, err error) {
 	return p, nil
 }
 
-// signer returns the authority of a key, whose certificate is one of several.
-func signer(ca Pair) (*Authority, error) {
-	var last error = errors.New("no certificate")
-	for der := range blocks(ca.Cert) {
-		authority, err := LoadAuthority(Pair{Cert: encoded(der), Key: ca.Key})
-		if err == nil {
-			return authority, nil
-		}
-		last = err
-	}
-	return nil, last
-}
-
-// blocks yields the certificates in PEM data, each as DER.
-func blocks(data []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-			if block.Type == certificateBlock && !yield(block.Bytes) {
-				return
-			}
-		}
-	}
-}
-
-// without returns the certificates of a file except that of the authority.
-func without(file []byte, a *Authority) (others []byte) {
-	for der := range blocks(file) {
-		if !bytes.Equal(der, a.cert.Raw) {
-			others = append(others, encoded(der)...)
-		}
-	}
-	return others
-}
-
 // EndsBefore reports whether the server's or the client's certificate ends before that time.
 func (s *Set) EndsBefore(t time.Time) bool {
 	for _, p := range []Pair{s.Server, s.Client} {
@@ -131,26 +86,6 @@ func (s *Set) EndsBefore(t time.Time) bool {
 		}
 	}
 	return false
-}
-
-// Rotating reports whether ca.crt has a CA that no longer signs.
-func (s *Set) Rotating() bool { return s.Authority != nil && len(without(s.CAs, s.Authority)) > 0 }
-
-// AddAuthority creates the CA that signs from now on, and keeps the certificate of the former one, if
-// any, as trusted. It fails if the certificate of an earlier CA is still trusted: complete that
-// rotation first.
-func (s *Set) AddAuthority() error {
-	if s.Rotating() {
-		return errors.New("the former CA is still trusted: renew the certificates and remove it first")
-	}
-	// The name differs from that of the former CA, so that messages about certificates identify the
-	// CA.
-	now := strings.Replace(time.Now().UTC().Format("20060102150405.000000000"), ".", "-", 1)
-	a, err := NewAuthority(AuthorityOptions{CommonName: "outboard-ca-" + now})
-	if err == nil {
-		s.Authority, s.CAs = a, append(bytes.Clone(a.pair.Cert), s.CAs...)
-	}
-	return err
 }
 
 // Issue issues the server's certificate for the hosts, and the client's for the name, if they do not
@@ -201,22 +136,8 @@ func beyond(cert *x509.Certificate, hosts []string) (others []string) {
 	return others
 }
 
-// RemoveOldAuthorities keeps only the CA that signs. It fails if that CA has not signed both
-// certificates.
-func (s *Set) RemoveOldAuthorities() error {
-	alone := &Set{Authority: s.Authority, CAs: s.Authority.pair.Cert}
-	if _, err := alone.Check(s.Server, x509.ExtKeyUsageServerAuth); err != nil {
-		return fmt.Errorf("server.crt: %w: replace it with --renew first", err)
-	}
-	if _, err := alone.Check(s.Client, x509.ExtKeyUsageClientAuth); err != nil {
-		return fmt.Errorf("client.crt: %w: replace it with --renew first", err)
-	}
-	s.CAs = alone.CAs
-	return nil
-}
-
-// Check returns the certificate of a pair. It fails unless the key belongs to it, a trusted CA has
-// signed it for the usage, and it is valid now.
+// Check returns the certificate of a pair. It fails unless the key belongs to it, the CA has signed
+// it for the usage, and it is valid now.
 func (s *Set) Check(p Pair, usage x509.ExtKeyUsage) (*x509.Certificate, error) {
 	if p.Key == nil {
 		return nil, errors.New("its key does not exist")
@@ -226,7 +147,7 @@ func (s *Set) Check(p Pair, usage x509.ExtKeyUsage) (*x509.Certificate, error) {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(s.CAs)
+	roots.AddCert(s.Authority.cert)
 	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}})
 	return pair.Leaf, err
 }
@@ -238,16 +159,8 @@ func (s *Set) WriteFiles(dir string) error {
 		return err
 	}
 	path := func(name string) string { return filepath.Join(dir, name) }
-	// The certificates before the key: if writing ends between them, the former CA continues to
-	// sign.
-	if err := atomicfile.Write(path(caName+".crt"), s.CAs, 0o644); err != nil {
-		return err
-	}
-	if err := atomicfile.Write(path(caName+".key"), s.Authority.pair.Key, 0o600); err != nil {
-		return err
-	}
-	if err := s.Server.WriteFiles(path(serverName+".crt"), path(serverName+".key")); err != nil {
-		return err
-	}
-	return s.Client.WriteFiles(path(clientName+".crt"), path(clientName+".key"))
+	return errors.Join(
+		s.Authority.pair.WriteFiles(path(caName+".crt"), path(caName+".key")),
+		s.Server.WriteFiles(path(serverName+".crt"), path(serverName+".key")),
+		s.Client.WriteFiles(path(clientName+".crt"), path(clientName+".key")))
 }
