@@ -3,10 +3,17 @@ package docs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/config"
@@ -14,8 +21,9 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-// The schema accepts every configuration of the documentation.
-func TestSchema(t *testing.T) {
+// schema returns that of the configuration.
+func schema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
 	text, err := json.Marshal(config.Schema(config.Types{Policies: policies.Types(), Signals: signals.Types()}, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -32,6 +40,12 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return schema
+}
+
+// The schema accepts every configuration of the documentation.
+func TestSchema(t *testing.T) {
+	schema := schema(t)
 	checked := 0
 	for _, p := range Pages(t) {
 		blocks, _ := p.Blocks()
@@ -56,4 +70,78 @@ func TestSchema(t *testing.T) {
 	if checked < 10 {
 		t.Errorf("there are only %d configurations in the documentation", checked)
 	}
+}
+
+// formatted is a value that fmt formats.
+var formatted = regexp.MustCompile(`%(\[\d+\])?[a-z]`)
+
+// The fields in configurations of benchmarks and tests exist. make test runs few of these programs.
+func TestFieldsInGoFiles(t *testing.T) {
+	schema, checked := schema(t), 0
+	walk(t, ".go", func(file, text string) {
+		if !strings.Contains(text, config.Kind) {
+			return
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			v := value(n)
+			if text, ok := v.(string); ok {
+				v = nil
+				_ = yaml.Unmarshal([]byte(formatted.ReplaceAllString(text, "x")), &v) // other strings are not YAML
+			}
+			if m, ok := v.(map[string]any); ok && m["kind"] == config.Kind {
+				checked++
+				var invalid *jsonschema.ValidationError
+				if errors.As(schema.Validate(m), &invalid) {
+					for _, field := range unknownFields(invalid) {
+						t.Errorf("%s: there is no field %s", file, field)
+					}
+				}
+			}
+			return true
+		})
+	})
+	if checked < 30 {
+		t.Errorf("there are only %d configurations in Go files", checked)
+	}
+}
+
+// value returns what an expression says as it is written; nil if it must be computed.
+func value(n ast.Node) any {
+	switch n := n.(type) {
+	case *ast.BasicLit:
+		if text, err := strconv.Unquote(n.Value); err == nil {
+			return text
+		}
+	case *ast.CompositeLit:
+		list, fields := []any{}, map[string]any{}
+		for _, e := range n.Elts {
+			pair, ok := e.(*ast.KeyValueExpr)
+			if !ok {
+				list = append(list, value(e))
+			} else if key, ok := value(pair.Key).(string); ok {
+				fields[key] = value(pair.Value)
+			}
+		}
+		if len(list) > 0 {
+			return list
+		}
+		return fields
+	}
+	return nil
+}
+
+func unknownFields(err *jsonschema.ValidationError) (fields []string) {
+	if unknown, ok := err.ErrorKind.(*kind.AdditionalProperties); ok {
+		for _, name := range unknown.Properties {
+			fields = append(fields, strings.Join(append(err.InstanceLocation, name), "."))
+		}
+	}
+	for _, cause := range err.Causes {
+		fields = append(fields, unknownFields(cause)...)
+	}
+	return fields
 }
