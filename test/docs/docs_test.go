@@ -292,6 +292,41 @@ func TestAlertsAreExplained(t *testing.T) {
 	}
 }
 
+var (
+	// call is one of outboard, with what follows on the line.
+	call     = regexp.MustCompile("\\boutboard (setup [a-z]+|[a-z]+)([^\n\"`,;|]*)")
+	flagName = regexp.MustCompile(`--[a-z][a-z-]*[a-z]`)
+)
+
+// The flags of outboard that pages, messages and manifests name exist.
+func TestFlagsExist(t *testing.T) {
+	commands, checked := map[string]string{}, 0
+	for section := range strings.SplitSeq(read(t, "docs/reference/commands.md"), "\n## ") {
+		name, flags, _ := strings.Cut(section, "\n")
+		commands[strings.TrimPrefix(name, "outboard ")] = flags
+	}
+	for _, suffix := range []string{".go", ".md", ".yaml"} {
+		walk(t, suffix, func(file, text string) {
+			for _, m := range call.FindAllStringSubmatch(text, -1) {
+				flags := commands[m[1]]
+				if flags == "" || file == "CHANGELOG.md" {
+					continue
+				}
+				known := flagName.FindAllString(flags+commands["Flags of several commands"]+"--help", -1)
+				for _, flag := range flagName.FindAllString(m[2], -1) {
+					checked++
+					if !slices.Contains(known, flag) {
+						t.Errorf("%s: outboard %s has no flag %s", file, m[1], flag)
+					}
+				}
+			}
+		})
+	}
+	if checked < 50 {
+		t.Errorf("there are only %d flags", checked)
+	}
+}
+
 // docs/README.md leads to each page below docs.
 func TestIndex(t *testing.T) {
 	linked := map[string]bool{"README.md": true}

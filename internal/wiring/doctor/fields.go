@@ -53,8 +53,6 @@ func (c *checker) fields() bool {
 			if parent, _ := locate(c.doc.tree, e.Path); parent != nil && find(parent, near) >= 0 {
 				fix = "remove it: " + near + " is set, too"
 			}
-		} else if e.Path == "algorithmSource" {
-			message, fix = unknownField, "outboard setup scheduler --from converts the Policy that it names"
 		}
 		c.misread("UnknownField", e, message, fix)
 	}
