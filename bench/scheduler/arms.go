@@ -50,6 +50,7 @@ const lowPercentage = 2
 
 var arms = []arm{
 	{name: "stock"},
+	{name: "stock-all", percentage: 100},
 	{name: "stock-batching", batching: true},
 	{name: "plugin", plugin: true},
 	{name: "plugin-64", plugin: true, shortlist: 64},
@@ -62,6 +63,7 @@ var arms = []arm{
 	{name: "outboard-64", extender: outboard, shortlist: 64},
 	{name: "outboard-8", extender: outboard, shortlist: 8},
 	{name: "outboard-8-tls", extender: outboard, shortlist: 8, tls: true},
+	{name: "outboard-8-all", extender: outboard, shortlist: 8, percentage: 100},
 	{name: "outboard-8-low", extender: outboard, shortlist: 8, percentage: lowPercentage},
 	{name: "outboard-1", extender: outboard, shortlist: 1},
 	{name: "outboard-scoring", extender: outboard, noFilter: true},
@@ -150,6 +152,10 @@ func (a arm) schedulerConfig(s setting, url, admin string) (string, error) {
 		if a.noFilter {
 			delete(e, "filterVerb")
 		}
+		if s.kind == sharing {
+			e["bindVerb"], e["preemptVerb"] = "bind", "preempt"
+			e["managedResources"] = []any{map[string]any{"name": gpuMemory}, map[string]any{"name": gpuCount}}
+		}
 		config["extenders"] = []any{e}
 	}
 	text, err := yaml.Marshal(config)
@@ -217,6 +223,7 @@ func (a arm) outboardConfig(s setting) (string, error) {
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
 		"serving": serving, "profiles": []any{profile},
+		"clientConnection": map[string]any{"qps": unlimited},
 	})
 	return string(text), err
 }
