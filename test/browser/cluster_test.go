@@ -31,7 +31,7 @@ func TestCluster(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	example, err := stage.ReadExample(filepath.Join(set.Root, "examples", "gpushare"))
+	example, err := stage.ReadExample(filepath.Join(set.Root, "examples", "gpu-sharing"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +50,10 @@ func TestCluster(t *testing.T) {
 	b.size(1280, 900, "light")
 
 	b.visit(admin + "/ui/#/gpus")
-	units := data[ui.Units](t, admin+ui.UnitsPath+"?resource="+gpuMemory)
+	units := data[ui.Units](t, admin+ui.UnitsPath+"?resource=nvidia.com/gpu-memory")
 	shown := func() int64 {
 		var free int64
-		units = data[ui.Units](t, admin+ui.UnitsPath+"?resource="+gpuMemory)
+		units = data[ui.Units](t, admin+ui.UnitsPath+"?resource=nvidia.com/gpu-memory")
 		at := 0
 		for run := 0; run < len(units.Capacity); run += 2 {
 			for range units.Capacity[run+1] {
@@ -64,7 +64,7 @@ func TestCluster(t *testing.T) {
 		return free
 	}
 	free := shown()
-	b.until(fmt.Sprintf(`document.querySelector('.sum').innerText.includes('%d %s free')`, free, units.Unit))
+	b.until(fmt.Sprintf(`document.querySelector('.sum').innerText.replaceAll(',', '').includes('%d %s free')`, free, units.Unit))
 	for _, n := range units.Nodes {
 		b.visit(admin + "/ui/#/gpus?table=1")
 		b.until(fmt.Sprintf(`[...document.querySelectorAll('tbody th')].some(e => e.innerText === %q)`, n))
@@ -78,13 +78,13 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := example.Pods[last].Name
-	b.until(fmt.Sprintf(`window.kept && document.querySelector('tbody')?.innerText.includes(%q) && document.querySelector('tbody').innerText.includes('InsufficientMemory')`, name))
+	b.until(fmt.Sprintf(`window.kept && document.querySelector('tbody')?.innerText.includes(%q) && document.querySelector('tbody').innerText.includes('TooLarge')`, name))
 	b.until(`!document.querySelector('tbody').innerText.includes('…')`)
 	waits := data[ui.Waiting](t, admin+ui.WaitingPath+"?limit=10")
 	if len(waits.Rows) != 1 || waits.Rows[0].Nearest == nil {
 		t.Fatalf("the data: %+v", waits)
 	}
-	text := value[string](b, `document.querySelector('tbody').innerText`)
+	text := value[string](b, `document.querySelector('tbody').innerText.replaceAll(',', '')`)
 	for _, want := range append([]string{waits.Rows[0].Nearest.Node, fmt.Sprintf("%d of %d", waits.Rows[0].Nearest.Have, waits.Rows[0].Nearest.Want)}, waits.Rows[0].Requests...) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the view lacks %q:\n%s", want, text)
@@ -98,7 +98,7 @@ func TestCluster(t *testing.T) {
 	if len(explained.Remedies) == 0 {
 		t.Fatalf("the explanation: %+v", explained)
 	}
-	if want := explained.Remedies[0].Text; want == "" || !strings.Contains(text, want) {
+	if want := strings.ReplaceAll(explained.Remedies[0].Text, ",", ""); want == "" || !strings.Contains(text, want) {
 		t.Errorf("the view lacks %q:\n%s", want, text)
 	}
 	value[bool](b, `document.querySelector('tbody a').click(), true`)
@@ -121,8 +121,8 @@ func TestCluster(t *testing.T) {
 	if out, err := set.Kubectl(ctx, "delete", "pod", "whole", "--grace-period=0", "--force").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	b.until(fmt.Sprintf(`window.kept && !document.querySelector('.sum').innerText.includes('%d %s free')`, free, units.Unit))
-	b.until(fmt.Sprintf(`document.querySelector('.sum').innerText.includes('%d %s free')`, shown(), units.Unit))
+	b.until(fmt.Sprintf(`window.kept && !document.querySelector('.sum').innerText.replaceAll(',', '').includes('%d %s free')`, free, units.Unit))
+	b.until(fmt.Sprintf(`document.querySelector('.sum').innerText.replaceAll(',', '').includes('%d %s free')`, shown(), units.Unit))
 
 	b.visit(admin + "/ui/#/health")
 	b.until(`document.querySelector('main').innerText.includes('Everything is well: 1 replica ready, and no call has failed')`)
@@ -136,7 +136,7 @@ func TestCluster(t *testing.T) {
 	}
 	b.visit(admin + "/ui/#/pod/default/" + placed)
 	for _, want := range []string{doc.Node, fmt.Sprintf("%d %s of GPU %s", doc.Holds[0].Amount, units.Unit, doc.Holds[0].Unit), "bound to " + doc.Node, doc.Annotation} {
-		b.until(fmt.Sprintf(`document.querySelector('main').innerText.includes(%q)`, want))
+		b.until(fmt.Sprintf(`document.querySelector('main').innerText.replaceAll(',', '').includes(%q)`, strings.ReplaceAll(want, ",", "")))
 	}
 	for _, d := range doc.Decisions {
 		for _, n := range d.Top {
@@ -150,14 +150,14 @@ func TestCluster(t *testing.T) {
 	b.until(`document.querySelector('main').innerText.includes('The configuration has no signals.')`)
 
 	b.visit(admin + "/ui/#/try")
-	manifest, err := os.ReadFile(filepath.Join(set.Root, "examples", "gpushare", "pods.yaml"))
+	manifest, err := os.ReadFile(filepath.Join(set.Root, "examples", "gpu-sharing", "pods.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	first, _, _ := strings.Cut(string(manifest), "\n---\n")
 	quoted, _ := json.Marshal(first)
 	value[bool](b, fmt.Sprintf(`(e => { e.value = %s; e.dispatchEvent(new Event('input')); document.querySelector('button.primary').click(); return true })(document.getElementById('manifest'))`, quoted))
-	b.until(`/It fits on \d of \d nodes? now/.test(document.querySelector('main').innerText) && /would get \d+ GiB of GPU \d/.test(document.querySelector('main').innerText)`)
+	b.until(`/It fits on \d of \d nodes? now/.test(document.querySelector('main').innerText) && /would get [\d,]+ MiB of GPU \d/.test(document.querySelector('main').innerText)`)
 
 	showSignals(t, b, set, play.Outboard)
 
