@@ -16,7 +16,7 @@ import (
 
 func checkCommand(types config.Types) *cobra.Command {
 	var output outputFlag
-	var against, explain string
+	var against string
 	var schema bool
 	var wiring wiringOptions
 	cmd := &cobra.Command{
@@ -33,7 +33,7 @@ changes, and their risks.
 kube-scheduler's configuration, and with FILE what does not go with the configuration of
 Outboard. --cluster also reads nodes, pods, ResourceSlices, Services and endpoints. Without
 --scheduler, --cluster reads both configurations and their certificates from what the Deployments
-in --outboard-namespace mount. Each finding says what to write; --explain says more about its code.
+in --outboard-namespace mount. Each finding says what to write.
 The command changes nothing, and ends with what it did not check.
 
 The exit status is 1 if FILE is not valid, if --against finds risks or changes that require a
@@ -42,7 +42,6 @@ restart, or if there are findings of severity ERROR.`,
   outboard check outboard.yaml --against running.yaml
   outboard check outboard.yaml --scheduler scheduler.yaml
   outboard check --cluster -o json
-  outboard check --explain IgnorableBinder
   outboard check --schema > outboard.schema.json`,
 		Args: positional("[FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,13 +57,6 @@ restart, or if there are findings of severity ERROR.`,
 			}
 			judges := wiring.given(cmd)
 			switch {
-			case explain != "":
-				text, err := explainCode(explain)
-				if err != nil {
-					return err
-				}
-				_, err = io.WriteString(cmd.OutOrStdout(), text)
-				return err
 			case schema:
 				return writeSchema(cmd.OutOrStdout(), types)
 			case file == "" && (against != "" || !judges):
@@ -106,10 +98,6 @@ restart, or if there are findings of severity ERROR.`,
 	flags := cmd.Flags()
 	flags.StringVar(&against, "against", "", "the configuration file in use, to compare FILE with; - is standard input")
 	flags.BoolVar(&schema, "schema", false, "print the JSON Schema of configuration files, for editors")
-	flags.StringVar(&explain, "explain", "", "print what a code of findings means, and check nothing")
-	complete(cmd, "explain", func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return startingWith(typed, codes()), cobra.ShellCompDirectiveNoFileComp
-	})
 	return cmd
 }
 

@@ -81,13 +81,6 @@ func completeNamespaces(cluster *clusterFlags) cobra.CompletionFunc {
 	})
 }
 
-// startingWith returns the words that start with what is typed, in order and once.
-func startingWith(typed string, words []string) []cobra.Completion {
-	words = slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, typed) })
-	slices.Sort(words)
-	return slices.Compact(words)
-}
-
 // completionOfPlugin is what the help of completion says to a user of the plugin of kubectl.
 const completionOfPlugin = `kubectl completes the command lines of a plugin with a program of its own on the PATH. This is
 the same program under another name:

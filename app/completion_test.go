@@ -55,7 +55,6 @@ func TestCompletion(t *testing.T) {
 		"explain -o ":            "text json yaml",
 		"simulate -o ":           "text json yaml",
 		"setup scheduler --for ": "kubeadm sidecar service nodeport",
-		"check --explain NoE":    "NoEndpoints NoExtenders",
 	} {
 		command, typed := line[:strings.LastIndex(line, " ")], line[strings.LastIndex(line, " ")+1:]
 		args := strings.Fields(command)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
 const ignorableBinder = `apiVersion: kubescheduler.config.k8s.io/v1
@@ -46,7 +45,7 @@ func TestDoctor(t *testing.T) {
 		want  []string
 		not   string
 	}{
-		{name: "errors", args: []string{"--scheduler", wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: outboard check --explain IgnorableBinder\n", "errors: 1, warnings: 0, notes: 0\nnot checked: Outboard's configuration (FILE names it)\nnot checked: the cluster (--cluster reads it)\n"}},
+		{name: "errors", args: []string{"--scheduler", wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "errors: 1, warnings: 0, notes: 0\nnot checked: Outboard's configuration (FILE names it)\nnot checked: the cluster (--cluster reads it)\n"}},
 		{name: "no errors", args: []string{"--scheduler", right}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}, not: right},
 		{name: "a version", args: []string{"--scheduler", right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
 		{name: "with Outboard's configuration", args: []string{"--scheduler", right, outboard}, want: []string{"errors: 0"}},
@@ -55,13 +54,6 @@ func TestDoctor(t *testing.T) {
 			want: []string{"[ERROR PluginNotEnabled] profiles[0].plugins.bind: Outboard is not the first in plugins.bind, and GPUMemory allocates resources\n"}, not: "none.yaml"},
 		{name: "a configuration for a plugin that allocates nothing", args: []string{"--scheduler", plugin, outboard}, not: "PluginNotEnabled"},
 		{name: "manifests", args: []string{"--scheduler", "../deploy/scheduler.yaml", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
-		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nWhile an ignorable extender "}, not: "StrictForAllPods"},
-		{name: "the last code", args: []string{"--explain", "resourcenotreported"}, want: []string{"ResourceNotReported\n\n"}},
-		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"by hand (docs/troubleshooting.md)"}, not: "]("},
-		{name: "a code with a link to the web", args: []string{"--explain", "EmptyNodeInfos"}, want: []string{"kubernetes #141781 (https://github.com/kubernetes/kubernetes/issues/141781)"}},
-		{name: "a code with a typing error", args: []string{"--explain", "IgnoreableBinder"}, fails: true, want: []string{"did you mean IgnorableBinder?"}},
-		{name: "a part of codes", args: []string{"--explain", "verb"}, fails: true, want: []string{"did you mean VerbNotServed or VerbNotCalled?"}},
-		{name: "no such code", args: []string{"--explain", "Nope"}, fails: true, want: []string{`"Nope": no finding has this code`}, not: "Syntax"},
 		{name: "neither file nor code", fails: true, want: []string{"FILE is missing: usage: outboard check [FILE]"}},
 		{name: "a namespace without a cluster", args: []string{"--outboard-namespace", "ns", "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
 		{name: "no file", args: []string{"--scheduler", filepath.Join(t.TempDir(), "none")}, fails: true, want: []string{"no such file"}},
@@ -123,18 +115,6 @@ func TestDoctorReadsCluster(t *testing.T) {
 		}
 		if got := exitStatus(err); got != tt.status || !strings.Contains(out, tt.want) || strings.Contains(out, tt.not) {
 			t.Errorf("check %v: exit status %d, want %d, %q and not %q:\n%s", tt.args, got, tt.status, tt.want, tt.not, out)
-		}
-	}
-}
-
-// What Text names explains every finding.
-func TestDoctorExplainsFindings(t *testing.T) {
-	for _, m := range codeHeading.FindAllStringSubmatch(doctor.Codes, -1) {
-		f := doctor.Finding{Code: m[1]}
-		_, command, _ := strings.Cut(f.Text(), "See: outboard ")
-		out, err := execute(t, strings.Fields(command)...)
-		if title, text, _ := strings.Cut(out, "\n\n"); err != nil || title != f.Code || len(text) < 20 || strings.Contains(text, "\n#") {
-			t.Errorf("%s: %v\n%s", f.Code, err, out)
 		}
 	}
 }

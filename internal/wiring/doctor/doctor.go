@@ -252,6 +252,5 @@ func (f *Finding) Text() string {
 	if f.Fix != "" {
 		fmt.Fprintf(&b, "    Fix: %s.\n", f.Fix)
 	}
-	fmt.Fprintf(&b, "    See: outboard check --explain %s\n", f.Code)
 	return b.String()
 }
