@@ -3,7 +3,7 @@ package docs
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/config"
@@ -94,10 +93,9 @@ func TestFieldsInGoFiles(t *testing.T) {
 			}
 			if m, ok := v.(map[string]any); ok && m["kind"] == config.Kind {
 				checked++
-				var invalid *jsonschema.ValidationError
-				if errors.As(schema.Validate(m), &invalid) {
-					for _, field := range unknownFields(invalid) {
-						t.Errorf("%s: there is no field %s", file, field)
+				for line := range strings.Lines(fmt.Sprint(schema.Validate(m))) { // values that are computed are invalid
+					if strings.Contains(line, "additional properties") {
+						t.Errorf("%s: %s", file, line)
 					}
 				}
 			}
@@ -132,16 +130,4 @@ func value(n ast.Node) any {
 		return fields
 	}
 	return nil
-}
-
-func unknownFields(err *jsonschema.ValidationError) (fields []string) {
-	if unknown, ok := err.ErrorKind.(*kind.AdditionalProperties); ok {
-		for _, name := range unknown.Properties {
-			fields = append(fields, strings.Join(append(err.InstanceLocation, name), "."))
-		}
-	}
-	for _, cause := range err.Causes {
-		fields = append(fields, unknownFields(cause)...)
-	}
-	return fields
 }
