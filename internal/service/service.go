@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -274,10 +273,6 @@ func (s *Service) deviations() []string {
 func (s *Service) warning(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, line := range s.deviations() {
-			const most = 1000 // of a header; an editor may have broken each line of the file
-			if len(line) > most {
-				line = strings.ToValidUTF8(line[:most], "") + "…"
-			}
 			if value, err := utilnet.NewWarningHeader(299, "outboard", decision.Plain(line)); err == nil { // Plain permits no other character
 				w.Header().Add("Warning", value)
 			}
