@@ -74,6 +74,8 @@ func TestConformance(t *testing.T) {
 // TestAnnotations: the exact annotations that the device plugin reads.
 func TestAnnotations(t *testing.T) {
 	at := strconv.FormatInt(start.UnixNano()+1, 10)
+	copied := gpuPod("p", 6, 0)
+	copied.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "2", "ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "scheduler.framework.gpushare.allocation": `{"0":{"2":6}}`}
 	for name, tc := range map[string]struct {
 		config string
 		pod    *corev1.Pod
@@ -84,6 +86,11 @@ func TestAnnotations(t *testing.T) {
 			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
 		}},
 		"share of one GPU among several": {`{multiGPU: true}`, gpuPod("p", 6, 1), map[string]string{
+			"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_DEV": "16", "ALIYUN_COM_GPU_MEM_POD": "6",
+			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
+			"scheduler.framework.gpushare.allocation": `{"0":{"1":6}}`,
+		}},
+		"annotations of another pod": {`{}`, copied, map[string]string{
 			"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_DEV": "16", "ALIYUN_COM_GPU_MEM_POD": "6",
 			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
 			"scheduler.framework.gpushare.allocation": `{"0":{"1":6}}`,

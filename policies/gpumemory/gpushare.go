@@ -61,9 +61,10 @@ func (a *gpuShare) annotations(ask policy.ReserveRequest, r *request, given []po
 		assignedKey: notAssigned,
 		timeKey:     strconv.FormatInt(ask.At.UnixNano(), 10),
 	}
+	_, copied := ask.Pod.Annotations[allocationKey] // from another pod, it would name other GPUs
 	if r.whole() {
 		written[assignedKey] = assigned // the device plugin does not allocate whole GPUs
-	} else if a.config.MultiGPU {
+	} else if a.config.MultiGPU || copied {
 		written[allocationKey] = allocation(ask.Pod, indexes)
 	}
 	return written
