@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,13 +86,6 @@ func (c *Cluster) Bind(ctx context.Context, b binder.Binding) error {
 // bind returns the end of sending the Binding.
 func (c *Cluster) bind(ctx context.Context, b binder.Binding) Sending {
 	s := Sending{Binding: b}
-	for _, field := range []struct{ name, value string }{
-		{"namespace", b.Namespace}, {"name", b.Name}, {"UID", string(b.UID)}, {"node", b.Node},
-	} {
-		if field.value == "" {
-			return s.end(nil, &BindError{Outcome: outcomeRejected, text: "binding has no " + field.name})
-		}
-	}
 	if err := ctx.Err(); err != nil {
 		return s.end(nil, notBound(b, outcomeNotSent, ": the Binding was not sent", err))
 	}
@@ -111,12 +102,9 @@ func (c *Cluster) bind(ctx context.Context, b binder.Binding) Sending {
 		}
 		s = s.Next(r)
 	}
-	switch {
-	case s.accepted && s.err != nil:
+	if s.accepted && s.err != nil {
 		c.options.Logger.Warn("bound a pod that the watch does not show yet; until then, its annotations count and its resource requests do not",
 			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "error", s.err)
-	case !s.accepted && s.Failure == nil:
-		c.warnOfAnnotations(b, s.Pod)
 	}
 	return s
 }
@@ -184,20 +172,4 @@ func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types
 	number := c.BeginRequest(uid)
 	defer func() { c.EndRequest(uid, number, pod, time.Now()) }()
 	return c.lookup(ctx, namespace, name, uid)
-}
-
-// warnOfAnnotations logs that a pod that another process bound lacks annotations of the Binding.
-// The pod already runs, so they cannot be added.
-func (c *Cluster) warnOfAnnotations(b binder.Binding, pod *corev1.Pod) {
-	var differ []string
-	for key, value := range b.Annotations {
-		if pod.Annotations[key] != value {
-			differ = append(differ, key)
-		}
-	}
-	if len(differ) > 0 {
-		slices.Sort(differ)
-		c.options.Logger.Warn("the pod was already bound to the node, with different annotations",
-			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "annotations", strings.Join(differ, " "))
-	}
 }

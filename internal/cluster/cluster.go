@@ -70,38 +70,23 @@ type Options struct {
 	// ThrottleTimeout bounds how long Throttle waits for the rate limit. Default 1 s, a part of
 	// kube-scheduler's httpTimeout. Negative: callers wait as long as their contexts last.
 	ThrottleTimeout time.Duration
-	// ConfirmAfter is how long the Cluster counts a pod as bound after Bind without an event of the
-	// watch; then it reads the pod from the API server. Default 15 s.
-	ConfirmAfter time.Duration
-	// PublishInterval is the minimum time between two Views, except for those that Bind publishes.
-	// Default 5 ms.
-	PublishInterval time.Duration
 }
 
+const (
+	// confirmAfter is how long the Cluster counts a pod as bound after Bind without an event of the
+	// watch; then it reads the pod from the API server.
+	confirmAfter = 15 * time.Second
+	// publishInterval is the minimum time between two Views, except for those that Bind publishes.
+	publishInterval = 5 * time.Millisecond
+)
+
 func (o *Options) setDefaults() {
-	if o.QPS == 0 {
-		o.QPS = 200
-	}
-	if o.Burst == 0 {
-		o.Burst = 400
-	}
+	o.QPS, o.Burst = cmp.Or(o.QPS, 200), cmp.Or(o.Burst, 400)
+	o.BindTimeout = cmp.Or(o.BindTimeout, 10*time.Second)
+	o.LookupTimeout = cmp.Or(o.LookupTimeout, 2*time.Second)
+	o.ThrottleTimeout = cmp.Or(o.ThrottleTimeout, time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
-	}
-	if o.BindTimeout == 0 {
-		o.BindTimeout = 10 * time.Second
-	}
-	if o.LookupTimeout == 0 {
-		o.LookupTimeout = 2 * time.Second
-	}
-	if o.ThrottleTimeout == 0 {
-		o.ThrottleTimeout = time.Second
-	}
-	if o.ConfirmAfter == 0 {
-		o.ConfirmAfter = 15 * time.Second
-	}
-	if o.PublishInterval == 0 {
-		o.PublishInterval = 5 * time.Millisecond
 	}
 }
 
@@ -195,7 +180,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	if c.started.Swap(true) {
 		return errors.New("cluster: Run was called twice")
 	}
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(reported{c.options.Logger.Handler()}))
+	ctx = klog.NewContext(ctx, logr.Discard()) // client-go logs each retry; feeds log failures once, with their meaning
 	c.followMu.Lock()
 	c.ctx = ctx
 	for _, f := range *c.feeds.Load() {
@@ -226,21 +211,21 @@ func (c *Cluster) publish(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(c.options.PublishInterval, 4*time.Since(start))):
+		case <-time.After(max(publishInterval, 4*time.Since(start))):
 		}
 	}
 }
 
 // confirm reads pods from the API server that the watch should have shown as bound.
 func (c *Cluster) confirm(ctx context.Context) {
-	ticker := time.NewTicker(c.options.ConfirmAfter / 4)
+	ticker := time.NewTicker(confirmAfter / 4)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			for _, assumed := range c.Unconfirmed(now.Add(-c.options.ConfirmAfter)) {
+			for _, assumed := range c.Unconfirmed(now.Add(-confirmAfter)) {
 				pod, err := c.lookup(ctx, assumed.Namespace, assumed.Name, assumed.UID)
 				if err != nil {
 					break // the API server is unreachable; the pods still count as bound

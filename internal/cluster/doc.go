@@ -48,35 +48,5 @@
 //
 // [Cluster.Bind] writes nodeName and annotations in one transaction, for exactly the pod with the
 // given UID, and is idempotent. From then on the View has the pod as bound, although the watch
-// may show it later. The rules for such a pod:
-//
-//   - The watch shows it bound: that version replaces the assumed one.
-//   - The watch shows it deleted or ended: it is gone.
-//   - The watch shows it without a node: the event is from before the Binding, and is ignored.
-//     (nodeName is never unset while a pod exists.)
-//   - The watch does not show it bound for [Options.ConfirmAfter]: the Cluster reads the pod from
-//     the API server, and uses the result. This is how it detects a Binding that an etcd restore
-//     has undone.
-//
-// # Permissions
-//
-// The service account needs these permissions, and those for the options named below:
-//
-//	rules:
-//	- {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
-//	- {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
-//	- {apiGroups: [""], resources: [pods/binding], verbs: [create]}
-//	- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
-//	- {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [list, watch]}
-//
-// pods/binding is needed only for Bind, and pods/status only for RetryPod and TouchPod.
-// [Options.Ledgers] needs get, list, watch, create, update and delete on ledgers of outboard.dev,
-// [Options.ConfigMaps] needs list and watch on configmaps in their namespaces, and
-// [Options.Devices] needs list and watch on resourceslices, resourceclaims, deviceclasses and
-// devicetaintrules of resource.k8s.io.
-//
-// # Memory
-//
-// 5,000 nodes with 50 images each and 30,000 pods take less than 120 MiB of heap, a third of it for
-// the Pod structs; see BenchmarkMemory.
+// may show it later: see package assumption.
 package cluster

@@ -11,25 +11,18 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Of objects of informers, only the names of images are shared: they are most of what is copied,
-// and sharing other parts would keep objects of the informers in memory.
-
 func (c *Cluster) nodeFeed() *feed {
-	machines, images := lru.New(maxTemplates), lru.New(maxImages)
+	machines := lru.New(maxTemplates)
 	return newFeed(c, corev1.SchemeGroupVersion.WithResource("nodes"), "", c.client.CoreV1().Nodes(), store[*corev1.Node]{
 		trim: snapshot.TrimNode, trimmed: snapshot.TrimmedNode,
 		intern: func(node *corev1.Node) {
-			internImages(images, node)
-			if c.options.Informers != nil {
-				return
-			}
 			key := nodeKeyOf(node)
 			if like, ok := machines.Get(key); ok {
-				internNode(node, like.(*corev1.Node))
+				intern(node, like.(*corev1.Node))
 			}
 			machines.Add(key, node)
 			if before := c.View().Node(node.Name); before != nil {
-				internNode(node, before.Object)
+				intern(node, before.Object)
 			}
 		},
 		set:    func(node *corev1.Node) { c.SetNode(node) },
@@ -43,16 +36,13 @@ func (c *Cluster) podFeed() *feed {
 	return newFeed(c, corev1.SchemeGroupVersion.WithResource("pods"), running, c.client.CoreV1().Pods(""), store[*corev1.Pod]{
 		trim: c.trimCached, trimmed: trimmedPod,
 		intern: func(pod *corev1.Pod) {
-			if c.options.Informers != nil {
-				return
-			}
 			key := podKeyOf(pod)
 			if like, ok := pods.Get(key); ok {
-				internPod(pod, like.(*corev1.Pod))
+				intern(pod, like.(*corev1.Pod))
 			}
 			pods.Add(key, pod)
 			if before := c.PodByUID(pod.UID); before != nil {
-				internPod(pod, before) // cheap: parts that are shared already are not compared
+				intern(pod, before) // cheap: parts that are shared already are not compared
 			}
 		},
 		set: c.SetPod, remove: c.RemovePod,

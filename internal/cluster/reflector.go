@@ -264,23 +264,6 @@ func withoutQuery(err error) error {
 	return fmt.Errorf("%s://%s: %w", u.Scheme, u.Host, request.Err)
 }
 
-// reported drops the records of client-go about failed requests: observe has logged the first of
-// them with its meaning, and client-go logs each retry.
-type reported struct{ slog.Handler }
-
-func (r reported) Handle(ctx context.Context, record slog.Record) error {
-	if record.Message == "Failed to watch" {
-		return nil
-	}
-	return r.Handler.Handle(ctx, record)
-}
-
-func (r reported) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return reported{r.Handler.WithAttrs(attrs)}
-}
-
-func (r reported) WithGroup(name string) slog.Handler { return reported{r.Handler.WithGroup(name)} }
-
 func (f *feed) sawEvent() { f.lastEvent.Store(new(time.Now())) }
 
 // age returns the time since the last event of the resource.

@@ -19,8 +19,8 @@ type store[T object] struct {
 	trim func(T)
 	// trimmed is trim for an object of an informer: it changes a copy. Nil: a deep copy.
 	trimmed func(T) T
-	// intern makes an object share parts with others. It is called once for each object. Nil:
-	// nothing is shared.
+	// intern makes an object share parts with others. It is called once for each object, but not for
+	// those of an informer: what they are copied from would stay in memory. Nil: nothing is shared.
 	intern func(T)
 	set    func(T)
 	remove func(T) // reads only namespace, name and UID
@@ -77,9 +77,6 @@ func (s store[T]) copied(object T) T {
 	case s.trim != nil:
 		object = object.DeepCopyObject().(T)
 		s.trim(object)
-	}
-	if s.intern != nil {
-		s.intern(object)
 	}
 	return object
 }

@@ -16,7 +16,7 @@ import (
 //	          Assume            the API server says so
 //	waiting ─────────▶ decided ───────────────────────▶ bound
 //	   ▲                 │  │                            │  │
-//	   └─────────────────┘  │                            │  │ the watch does not show it for ConfirmAfter:
+//	   └─────────────────┘  │                            │  │ the watch does not show it for 15 s:
 //	     forget             │                            │  │ as the API server says
 //	                        ▼                            ▼  ▼
 //	         the watch shows the pod on a node, or gone: as the watch says

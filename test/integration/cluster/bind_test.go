@@ -174,8 +174,6 @@ func TestBindRefused(t *testing.T) {
 	otherUID.UID = "00000000-0000-4000-8000-000000000000"
 	missing := free.DeepCopy()
 	missing.Name = "refuse-missing"
-	unnamed := bindingOf(free, "refuse-1")
-	unnamed.UID = ""
 
 	for name, test := range map[string]struct {
 		binding binder.Binding
@@ -192,7 +190,6 @@ func TestBindRefused(t *testing.T) {
 			`pod default/refuse-leaving is being deleted`},
 		"scheduling gates": {bindingOf(gated, "refuse-1"), "rejected",
 			`pod default/refuse-gated was not bound to node "refuse-1": Operation cannot be fulfilled on pods/binding "refuse-gated": pod refuse-gated has non-empty .spec.schedulingGates`},
-		"no UID": {unnamed, "rejected", `binding has no UID`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := bindError(t, c.Bind(t.Context(), test.binding))
