@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 )
 
@@ -26,32 +25,6 @@ func PodRequests(pod *corev1.Pod) corev1.ResourceList {
 		}
 	}
 	return resource.PodRequests(pod, options(useStatus))
-}
-
-// What NodeResourcesFit assumes that a container uses which requests none.
-const (
-	assumedMilliCPU = 100
-	assumedMemory   = 200 << 20
-)
-
-// ScoringRequests returns the CPU, in thousandths, and the memory, in bytes, with which
-// NodeResourcesFit counts the pod when it scores nodes: those of PodRequests, and 100m and 200Mi
-// for each container that does not say what it requests. As of v1.37, NodeResourcesFit leaves out
-// what the pod that is to be placed requests as a whole (spec.resources).
-func ScoringRequests(pod *corev1.Pod) (milliCPU, memory int64) {
-	assigned := pod.Spec.NodeName != ""
-	o := options(assigned)
-	o.NonMissingContainerRequests = corev1.ResourceList{
-		corev1.ResourceCPU: *quantity.NewMilliQuantity(assumedMilliCPU, quantity.DecimalSI), corev1.ResourceMemory: *quantity.NewQuantity(assumedMemory, quantity.BinarySI),
-	}
-	o.SkipPodLevelResources = !assigned
-	if assigned && resource.IsPodLevelRequestsSet(pod) {
-		for name := range PodRequests(pod) {
-			delete(o.NonMissingContainerRequests, name)
-		}
-	}
-	requests := resource.PodRequests(pod, o)
-	return requests.Cpu().MilliValue(), requests.Memory().Value()
 }
 
 // options returns kube-scheduler's options. An API server without a feature reports nothing in the

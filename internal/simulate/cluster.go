@@ -39,20 +39,6 @@ type node struct {
 	scored   scored  // what NodeResourcesFit counts as used
 }
 
-// scored is CPU and memory as NodeResourcesFit counts them when it scores nodes.
-type scored [podsResource]int64
-
-func scoredOf(pod *corev1.Pod) (s scored) {
-	s[cpuResource], s[memoryResource] = snapshot.ScoringRequests(pod)
-	return s
-}
-
-func (s *scored) add(other scored, sign int64) {
-	for i := range s {
-		s[i] += sign * other[i]
-	}
-}
-
 // placed is a pod on a node.
 type placed struct {
 	node   *node
