@@ -38,6 +38,6 @@
 //
 // # Concurrency
 //
-// View, Node, Fact and Cursor are safe for concurrent use, except that a Cursor belongs to one
-// goroutine. A Builder belongs to one goroutine, or its owner guards it.
+// View, Node and Fact are safe for concurrent use. A Builder belongs to one goroutine, or its owner
+// guards it.
 package snapshot

@@ -10,14 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// A History holds this many events, or this many for each node if that is more, and up to a quarter
+// more.
 const (
-	// A History holds this many events, or this many for each node if that is more, and up to a
-	// quarter more.
 	historyMin     = 4000
 	historyPerNode = 4
-	// maxSharedSpecs is how many different requests of claims are remembered, so that pods share
-	// them.
-	maxSharedSpecs = 1024
 )
 
 // PodEvent is a pod that came, or a bound pod that is gone.
@@ -90,7 +87,6 @@ type journal struct {
 	known  map[types.UID]*knownPod // the pods that are not gone
 	events []journalEvent          // since the last View
 	last   *History
-	specs  map[string]*resourcev1.ResourceClaimSpec // which pods share: those of one template are equal
 }
 
 type knownPod struct {
@@ -134,19 +130,19 @@ func (j *journal) gone(uid types.UID) {
 }
 
 // arrive reports whether the pod comes now: it has not, and its claims exist.
-func (j *journal) arrive(known *knownPod, d *devices) bool {
+func (known *knownPod) arrive(d *devices) bool {
 	if known.came {
 		return false
 	}
 	known.came = true
 	if len(d.classes) > 0 {
-		known.claims, known.came = j.claimsOf(known.pod, d)
+		known.claims, known.came = d.claimsOf(known.pod)
 	}
 	return known.came
 }
 
 // claimsOf returns what the claims of the pod request; ok is false if not all of them exist.
-func (j *journal) claimsOf(pod *corev1.Pod, d *devices) (claims []*resourcev1.ResourceClaimSpec, ok bool) {
+func (d *devices) claimsOf(pod *corev1.Pod) (claims []*resourcev1.ResourceClaimSpec, ok bool) {
 	for i := range pod.Spec.ResourceClaims {
 		name, made := ClaimName(pod, &pod.Spec.ResourceClaims[i])
 		if made && name == "" {
@@ -156,25 +152,9 @@ func (j *journal) claimsOf(pod *corev1.Pod, d *devices) (claims []*resourcev1.Re
 		if claim == nil {
 			return nil, false
 		}
-		claims = append(claims, j.shared(&claim.Spec))
+		claims = append(claims, &claim.Spec)
 	}
 	return claims, true
-}
-
-// shared returns an equal spec that other pods have as well.
-func (j *journal) shared(spec *resourcev1.ResourceClaimSpec) *resourcev1.ResourceClaimSpec {
-	key, err := spec.Marshal()
-	if err != nil {
-		return spec
-	}
-	if known := j.specs[string(key)]; known != nil {
-		return known
-	}
-	if len(j.specs) >= maxSharedSpecs {
-		clear(j.specs)
-	}
-	put(&j.specs, string(key), spec.DeepCopy()) // it must not keep the claim
-	return j.specs[string(key)]
 }
 
 // history returns the History with the latest events, for a View with this many nodes.
@@ -186,7 +166,7 @@ func (j *journal) history(nodes int, d *devices) *History {
 	}
 	var events []PodEvent
 	for _, e := range j.events {
-		if e.gone && e.came || !e.gone && j.arrive(e.knownPod, d) {
+		if e.gone && e.came || !e.gone && e.arrive(d) {
 			events = append(events, PodEvent{Pod: e.pod, Claims: e.claims, Gone: e.gone})
 		}
 	}
