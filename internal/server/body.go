@@ -10,17 +10,6 @@ import (
 	"time"
 )
 
-// Errors of reading a request's body, for [errors.Is], together with [ErrBusy]. The returned errors
-// add details.
-var (
-	// ErrBodyTooLarge: the body exceeds [Options.MaxBodyBytes]. If its length was declared, nothing
-	// was read.
-	ErrBodyTooLarge = errors.New("request body too large")
-
-	// ErrBodyTimeout: the body did not arrive within [Options.BodyTimeout].
-	ErrBodyTimeout = errors.New("request body not received in time")
-)
-
 // limitBody returns the request with its body limited, and a function that releases what the
 // request holds. The request is a copy, because the http.Server uses its own to determine what is
 // left to read.
@@ -63,11 +52,10 @@ func (b *limitedBody) Read(p []byte) (n int, err error) {
 	n, b.err = b.ReadCloser.Read(p)
 	b.received += int64(n)
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(b.err, &tooLarge) {
-		b.err = b.refuse(bodyTooLarge, fmt.Errorf("%w: more than the limit of %d bytes",
-			ErrBodyTooLarge, tooLarge.Limit))
+		b.err = b.refuse(bodyTooLarge, fmt.Errorf("request body too large: more than the limit of %d bytes", tooLarge.Limit))
 	} else if errors.Is(b.err, os.ErrDeadlineExceeded) {
-		b.err = b.refuse(bodyTimeout, fmt.Errorf("%w: %d bytes came within %s",
-			ErrBodyTimeout, b.received, b.server.opts.BodyTimeout))
+		b.err = b.refuse(bodyTimeout, fmt.Errorf("request body not received in time: %d bytes came within %s",
+			b.received, b.server.opts.BodyTimeout))
 	}
 	return n, b.err
 }
@@ -78,15 +66,14 @@ func (b *limitedBody) admit() error {
 	size, most := b.request.ContentLength, b.server.opts.MaxBodyBytes
 	switch {
 	case size > most:
-		return b.refuse(bodyTooLarge, fmt.Errorf("%w: %d bytes declared, the limit is %d",
-			ErrBodyTooLarge, size, most))
+		return b.refuse(bodyTooLarge, fmt.Errorf("request body too large: %d bytes declared, the limit is %d", size, most))
 	case size < 0:
 		size = most
 	case size <= ordinaryBody:
 		return nil
 	}
 	err := b.lease.take(b.request.Context(), b.lease.memory.bodies, size)
-	if errors.Is(err, ErrBusy) {
+	if errors.Is(err, errBusy) {
 		return b.refuse(bodyBusy, err)
 	}
 	return err

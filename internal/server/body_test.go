@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	cryptotls "crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,16 +27,16 @@ func TestBodyErrorsReachTheHandler(t *testing.T) {
 		name     string
 		declared int64 // -1: chunked
 		body     func() io.Reader
-		want     error // nil: the handler can read the whole body
+		refused  bool // or the handler can read the whole body
 		reason   string
 	}{
-		{"empty", 0, func() io.Reader { return strings.NewReader("") }, nil, ""},
-		{"declared, as large as allowed", limit, func() io.Reader { return bytes.NewReader(make([]byte, limit)) }, nil, ""},
-		{"chunked, as large as allowed", -1, func() io.Reader { return bytes.NewReader(make([]byte, limit)) }, nil, ""},
-		{"declared, one byte more", limit + 1, func() io.Reader { return bytes.NewReader(make([]byte, limit+1)) }, server.ErrBodyTooLarge, "too_large"},
-		{"chunked, one byte more", -1, func() io.Reader { return bytes.NewReader(make([]byte, limit+1)) }, server.ErrBodyTooLarge, "too_large"},
-		{"chunked without end", -1, func() io.Reader { return zeros{} }, server.ErrBodyTooLarge, "too_large"},
-		{"declared 1 GiB", 1 << 30, func() io.Reader { return zeros{} }, server.ErrBodyTooLarge, "too_large"},
+		{"empty", 0, func() io.Reader { return strings.NewReader("") }, false, ""},
+		{"declared, as large as allowed", limit, func() io.Reader { return bytes.NewReader(make([]byte, limit)) }, false, ""},
+		{"chunked, as large as allowed", -1, func() io.Reader { return bytes.NewReader(make([]byte, limit)) }, false, ""},
+		{"declared, one byte more", limit + 1, func() io.Reader { return bytes.NewReader(make([]byte, limit+1)) }, true, "too_large"},
+		{"chunked, one byte more", -1, func() io.Reader { return bytes.NewReader(make([]byte, limit+1)) }, true, "too_large"},
+		{"chunked without end", -1, func() io.Reader { return zeros{} }, true, "too_large"},
+		{"declared 1 GiB", 1 << 30, func() io.Reader { return zeros{} }, true, "too_large"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,18 +67,18 @@ func TestBodyErrorsReachTheHandler(t *testing.T) {
 				if resp.StatusCode != 200 {
 					t.Errorf("got status %d, want 200", resp.StatusCode)
 				}
-			} else if tc.want == nil {
+			} else if !tc.refused {
 				t.Error(err)
 			}
 			first, again := <-got, <-got
-			if tc.want == nil {
+			if !tc.refused {
 				if first != io.EOF {
 					t.Errorf("reading the body: %v", first)
 				}
 				return
 			}
-			if !errors.Is(first, tc.want) || again == nil || again.Error() != first.Error() {
-				t.Errorf("reading the body: %v, and again: %v; want %v twice", first, again, tc.want)
+			if !strings.HasPrefix(first.Error(), "request body too large: ") || again == nil || again.Error() != first.Error() {
+				t.Errorf("reading the body: %v, and again: %v; want an error about its size twice", first, again)
 			}
 			if tc.declared > limit && read.Load() > 0 {
 				t.Errorf("%d bytes read of a body declared too large", read.Load())

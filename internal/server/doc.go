@@ -7,8 +7,8 @@
 // for 90 s, never repeats a call, and may send 100 MB in one body.
 //
 // Contract for the handler:
-//   - Reading r.Body may fail with [ErrBodyTooLarge], [ErrBusy] or [ErrBodyTimeout]. The error's
-//     text is for the caller: send it in a well-formed response.
+//   - Reading r.Body may fail because of a limit. The error's text is for the caller: send it in a
+//     well-formed response.
 //   - Memory for a large body, by its declared length, counts until the handler returns, and so
 //     does what the handler adds with [ReserveMemory].
 //   - Requests of callers that are not allowed do not reach the handler.

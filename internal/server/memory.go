@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// ErrBusy means that other requests hold the memory that a request needs, and did not release
-// enough in time. Reading a request's body and [ReserveMemory] return it; the returned errors add
-// details.
-var ErrBusy = errors.New("server busy")
+// errBusy means that other requests hold the memory that a request needs, and did not release
+// enough in time.
+var errBusy = errors.New("server busy")
 
 // ReserveMemory adds bytes to the memory that the request with this context holds until its handler
 // returns, such as the memory for decoding its body. Call it once, before allocating that memory.
-// It waits as reading a body does; the error wraps [ErrBusy]. A request that reserves more than
-// there is waits until no other large request holds any.
+// It waits as reading a body does; the error begins with "server busy". A request that reserves more
+// than there is waits until no other large request holds any.
 func ReserveMemory(ctx context.Context, bytes int64) error {
 	l, _ := ctx.Value(leaseKey{}).(*lease)
 	switch {
@@ -96,7 +95,7 @@ func (l *lease) take(ctx context.Context, of limit, bytes int64) error {
 				return context.Cause(ctx)
 			}
 			return fmt.Errorf("%w: requests hold the %d %s, and %d more did not become free within %s",
-				ErrBusy, of.size, of.use, bytes, l.memory.patience)
+				errBusy, of.size, of.use, bytes, l.memory.patience)
 		}
 	}
 	l.memory.reserved.Add(float64(bytes))
