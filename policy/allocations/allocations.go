@@ -115,28 +115,14 @@ func Without(ledger *snapshot.Ledger, pod types.UID) *snapshot.Ledger {
 }
 
 // Holders is a set of pods that hold something of a node. The zero value is empty.
-type Holders struct {
-	uids []types.UID
-	bits uint64 // of all of them: they rule out most nodes on which a pod holds nothing
-}
+type Holders []types.UID
 
 // Add adds a pod. It ignores the one with the UID "".
 func (h *Holders) Add(pod types.UID) {
 	if pod != "" {
-		h.uids, h.bits = append(h.uids, pod), h.bits|bitOf(pod)
+		*h = append(*h, pod)
 	}
 }
 
 // Has reports whether the pod is in the set.
-func (h *Holders) Has(pod types.UID) bool {
-	return h.bits&bitOf(pod) != 0 && slices.Contains(h.uids, pod)
-}
-
-// bitOf returns one of 64 bits, by the last characters of the UID, which are random.
-func bitOf(uid types.UID) uint64 {
-	hash := uint(0)
-	for i := max(0, len(uid)-4); i < len(uid); i++ {
-		hash = hash*31 + uint(uid[i])
-	}
-	return 1 << (hash % 64)
-}
+func (h Holders) Has(pod types.UID) bool { return slices.Contains(h, pod) }
