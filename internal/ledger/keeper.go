@@ -95,14 +95,9 @@ func New(o Options) *Keeper {
 	return &Keeper{options: o, metrics: newMetrics(o.Registerer), queues: map[string]*Queue{}}
 }
 
-// Allocate makes sure that the ledger holds an allocation of the pod for the node, and returns it:
-// the existing one, or else the one that choose returns. choose is pure; Allocate calls it with the
-// current ledger, and again if another writer was faster. If the ledger holds an allocation of the
-// pod, made at the time passed to choose, choose decides whether this allocation can be used, and
-// Allocate ignores the other results of choose. If choose returns an error, Allocate returns it,
-// together with the existing allocation, if any, and changes nothing. The same holds for
-// ErrNotServed. After any other error, an allocation may have been written, but no caller may rely
-// on it: it is released when the API server responds, or by Run.
+// Allocate implements engine.Ledgers. After ErrNotServed, nothing is allocated. After any other
+// error, an allocation that may have been written is released when the API server responds, or by
+// Run.
 func (k *Keeper) Allocate(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Allocation, error)) (snapshot.LedgerPod, error) {
 	result, err := k.submit(ctx, key, AllocationFor(pod, node, rand.Text(), choose))
 	k.metrics.allocation(result.Err, err)
@@ -112,15 +107,12 @@ func (k *Keeper) Allocate(ctx context.Context, key snapshot.LedgerKey, pod *core
 	return result.Held, result.Err
 }
 
-// Release releases an allocation that only the caller relies on; an allocation that others rely on,
-// too, stays. Call it only when the caller's Binding certainly has, and will have, no effect.
+// Release implements engine.Ledgers.
 func (k *Keeper) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	return k.release(ctx, key, ReleaseOf(held, false))
 }
 
-// Revoke removes an allocation, unless another attempt has relied on it since held was returned.
-// Call it only when the pod was changed after that and is not bound: Bindings sent before, by any
-// replica, fail from then on.
+// Revoke implements engine.Ledgers.
 func (k *Keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	return k.release(ctx, key, ReleaseOf(held, true))
 }

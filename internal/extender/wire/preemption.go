@@ -47,39 +47,25 @@ var (
 //
 // The body must not change while Pod and PodVersion are in use.
 func (p *Preemption) Decode(body []byte) error {
-	*p = Preemption{podArgument: podArgument{body: body}}
-	s := scanner{body: body}
-	if err := s.start(); err != nil {
-		return err
-	}
-	p.read(&s)
-	return s.finish()
+	*p = Preemption{}
+	return p.decode(body, p.read, func() error {
+		if p.Victims == nil {
+			return errors.New("request has neither NodeNameToMetaVictims nor NodeNameToVictims")
+		}
+		return nil
+	})
 }
 
-func (p *Preemption) read(s *scanner) {
-	havePod := false
-	for more := s.begin('{', '}'); more; more = s.next('}') {
-		switch key := s.key(); {
-		case is(key, keyPod):
-			if s.value(havePod, "Pod") {
-				havePod = true
-				p.podArgument.read(s)
-			}
-		case is(key, keyMetaVictims):
-			p.readVictims(s, keyMetaVictims, (*scanner).uid)
-		case is(key, keyWholeVictims):
-			p.readVictims(s, keyWholeVictims, (*scanner).podUID)
-		default:
-			s.skipChecked(1)
-		}
-	}
+func (p *Preemption) read(s *scanner, key []byte) (known bool) {
 	switch {
-	case s.err != nil:
-	case !havePod:
-		s.err = errors.New("request has no Pod")
-	case p.Victims == nil:
-		s.err = errors.New("request has neither NodeNameToMetaVictims nor NodeNameToVictims")
+	case is(key, keyMetaVictims):
+		p.readVictims(s, keyMetaVictims, (*scanner).uid)
+	case is(key, keyWholeVictims):
+		p.readVictims(s, keyWholeVictims, (*scanner).podUID)
+	default:
+		return false
 	}
+	return true
 }
 
 // readVictims decodes one of the two maps. uid decodes one victim, which is not null.

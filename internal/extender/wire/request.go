@@ -59,10 +59,36 @@ func (p *podArgument) PodVersion() (uid, resourceVersion []byte) {
 // at returns a part of the body, capped so that an append cannot reach the rest.
 func (p *podArgument) at(s span) []byte { return p.body[s.from:s.to:s.to] }
 
-func (p *podArgument) read(s *scanner) {
-	p.pod = s.object(1, &p.meta)
-	s.checkMeta(&p.meta)
-	s.within("Pod")
+// decode reads the object of a call: its Pod, and what read does, which reports whether it knows
+// the key. missing returns what the object lacks besides a Pod.
+func (p *podArgument) decode(body []byte, read func(s *scanner, key []byte) (known bool), missing func() error) error {
+	s := &scanner{body: body}
+	if err := s.start(); err != nil {
+		return err
+	}
+	p.body = body
+	havePod := false
+	for more := s.begin('{', '}'); more; more = s.next('}') {
+		switch key := s.key(); {
+		case !is(key, keyPod):
+			if !read(s, key) {
+				s.skipChecked(1)
+			}
+		case s.value(havePod, "Pod"):
+			havePod = true
+			p.pod = s.object(1, &p.meta)
+			s.checkMeta(&p.meta)
+			s.within("Pod")
+		}
+	}
+	switch {
+	case s.err != nil:
+	case !havePod:
+		s.err = errors.New("request has no Pod")
+	default:
+		s.err = missing()
+	}
+	return s.finish()
 }
 
 // Reset empties the request, so that a pooled Request does not keep a large body alive. It keeps
@@ -106,59 +132,42 @@ const lists = "list of nodes (Nodes and NodeNames)"
 // operator who runs the caller, and leaves the Request as after Reset.
 func (r *Request) Decode(body []byte) error {
 	r.Reset()
-	if err := r.decode(body); err != nil {
+	err := r.decode(body, r.read, r.missing)
+	if err != nil {
 		r.Reset()
-		return err
 	}
-	return nil
+	return err
 }
 
-func (r *Request) decode(body []byte) error {
-	s := scanner{body: body}
-	if err := s.start(); err != nil {
-		return err
-	}
-	r.body = body
-	r.read(&s)
-	return s.finish()
-}
-
-// read decodes the top-level object and determines the mode.
-func (r *Request) read(s *scanner) {
-	havePod := false
-	for more := s.begin('{', '}'); more; more = s.next('}') {
-		switch key := s.key(); {
-		case is(key, keyPod):
-			if s.value(havePod, "Pod") {
-				havePod = true
-				r.podArgument.read(s)
-			}
-		case is(key, keyNodeNames):
-			if s.value(r.mode != 0, lists) {
-				r.mode = Names
-				r.readNames(s)
-			}
-		case is(key, keyNodes):
-			if s.value(r.mode != 0, lists) {
-				r.mode = Nodes
-				r.readNodes(s)
-			}
-		default:
-			s.skipChecked(1)
-		}
-	}
+// read decodes the list of nodes, which determines the mode.
+func (r *Request) read(s *scanner, key []byte) (known bool) {
 	switch {
-	case s.err != nil:
-	case !havePod:
-		s.err = errors.New("request has no Pod")
-	case r.mode == 0:
-		s.err = errors.New("request has neither Nodes nor NodeNames")
-	case len(r.names) > 0:
-	case r.mode == Names:
-		s.err = errors.New("request has no nodes: NodeNames is empty")
+	case is(key, keyNodeNames):
+		if s.value(r.mode != 0, lists) {
+			r.mode = Names
+			r.readNames(s)
+		}
+	case is(key, keyNodes):
+		if s.value(r.mode != 0, lists) {
+			r.mode = Nodes
+			r.readNodes(s)
+		}
 	default:
-		s.err = errors.New("request has no nodes: Nodes.items is empty")
+		return false
 	}
+	return true
+}
+
+func (r *Request) missing() error {
+	switch {
+	case r.mode == 0:
+		return errors.New("request has neither Nodes nor NodeNames")
+	case len(r.names) > 0:
+		return nil
+	case r.mode == Names:
+		return errors.New("request has no nodes: NodeNames is empty")
+	}
+	return errors.New("request has no nodes: Nodes.items is empty")
 }
 
 func (r *Request) readNames(s *scanner) {
