@@ -153,7 +153,7 @@ func follow(t *testing.T, client kubernetes.Interface) *cluster.Cluster {
 	return live
 }
 
-// podsOnNodes shows the pods of nodes at the path pods, and concerns no pod.
+// podsOnNodes shows the pods of nodes at the path pods, and applies to no pod.
 type podsOnNodes struct{}
 
 func (podsOnNodes) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {

@@ -21,7 +21,7 @@ type Policy interface {
 	// Prepare does all that depends on the pod alone, once for each request. pod is never nil, but
 	// may be empty. pod and view are read-only, and may be kept as long as the Cycle.
 	//
-	// A nil Cycle with a nil error means that the policy does not concern this pod. An error means
+	// A nil Cycle with a nil error means that the policy does not apply to this pod. An error means
 	// that the policy cannot evaluate the pod (say, because an annotation does not parse). Its text
 	// becomes part of the pod's events, so it should tell the pod's owner what to change.
 	//

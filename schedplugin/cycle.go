@@ -168,7 +168,7 @@ func (p *plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *core
 func (p *plugin) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, infos []fwk.NodeInfo) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil {
-		return fwk.NewStatus(fwk.Skip) // no policy concerns the pod
+		return fwk.NewStatus(fwk.Skip) // no policy applies to the pod
 	}
 	c.succeeds(len(infos))
 	if !c.Scores() {

@@ -124,7 +124,7 @@ func (p *plugin) trimmed(pod *corev1.Pod) *corev1.Pod {
 	return snapshot.TrimmedPod(pod)
 }
 
-// begin prepares the policies for the pod. The attempt is nil if no policy is concerned with the
+// begin prepares the policies for the pod. The attempt is nil if no policy applies to the
 // pod.
 func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 	started := time.Now()

@@ -294,7 +294,7 @@ func TestBindWithoutReserve(t *testing.T) {
 		t.Errorf("allocations of the pods %v, want p", allocations)
 	}
 	if status := s.Bind(t.Context(), &state{}, podNamed("other", nil), "n"); !status.IsSkip() {
-		t.Errorf("a pod that concerns no policy: %v", status)
+		t.Errorf("a pod to which no policy applies: %v", status)
 	}
 	limited := schedule(t, 1, onePerNode)
 	st, _ = limited.attempt(podNamed("web", web))

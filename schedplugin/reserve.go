@@ -18,7 +18,7 @@ import (
 func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, name string) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil {
-		return nil // no policy concerns the pod
+		return nil // no policy applies to the pod
 	}
 	p.mu.Lock()
 	delete(p.failed, pod.UID)
@@ -52,7 +52,7 @@ func (p *plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Po
 
 // Bind implements fwk.BindPlugin. It binds pods to which policies allocate resources, with their
 // allocations, and leaves the others to the next plugin. Without a reservation, policies may
-// allocate resources to any pod that concerns them.
+// allocate resources to any pod to which they apply.
 func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, name string) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil || c.forget != nil && !c.allocations || !c.engine.Reserves() {

@@ -49,7 +49,7 @@ func TestAttemptScores(t *testing.T) {
 	}
 }
 
-// Two pods have the same signature only if every policy that concerns them returns the same
+// Two pods have the same signature only if every policy that applies to them returns the same
 // signature for both.
 func TestAttemptSignature(t *testing.T) {
 	pass := func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }
@@ -84,6 +84,6 @@ func TestAttemptSignature(t *testing.T) {
 		t.Error("there is a signature, although one policy has none")
 	}
 	if _, ok := signature(signed("a"), &fake{}); !ok {
-		t.Error("there is no signature, although the policy without one does not concern the pod")
+		t.Error("there is no signature, although the policy without one does not apply to the pod")
 	}
 }

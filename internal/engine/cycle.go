@@ -88,10 +88,10 @@ func (e *Engine) Begin(ctx context.Context, pod *corev1.Pod, view *snapshot.View
 	return c, c.err
 }
 
-// Applies reports whether any policy is concerned with the pod.
+// Applies reports whether any policy applies to the pod.
 func (c *Cycle) Applies() bool { return c.any(func(*prepared) bool { return true }) }
 
-// CountsPods reports whether a policy that concerns the pod counts pods on nodes: see
+// CountsPods reports whether a policy that applies to the pod counts pods on nodes: see
 // [policy.Inputs].
 func (c *Cycle) CountsPods() bool { return c.any(func(p *prepared) bool { return p.countsPods }) }
 
@@ -105,7 +105,7 @@ func (c *Cycle) Scores() bool { return c.Ranks() || c.engine.reserves && c.Appli
 func (c *Cycle) Ranks() bool { return len(c.scoring) > 0 }
 
 // Signature returns a string that is equal for pods with the same verdicts and scores, whatever the
-// view: see [policy.Signature]. ok is false if a policy that is concerned with the pod has no
+// view: see [policy.Signature]. ok is false if a policy that applies to the pod has no
 // signature, allocates something to it, normalizes its scores over the nodes of a request, or has
 // failed.
 func (c *Cycle) Signature() (signature string, ok bool) {
@@ -119,7 +119,7 @@ func (c *Cycle) Signature() (signature string, ok bool) {
 	return string(c.signature), true
 }
 
-// any reports whether a policy that concerns the pod and has not failed is so.
+// any reports whether a policy that applies to the pod and has not failed is so.
 func (c *Cycle) any(is func(*prepared) bool) bool {
 	for m := range c.policies {
 		if p := &c.policies[m]; p.applies() && is(p) {
@@ -129,7 +129,7 @@ func (c *Cycle) any(is func(*prepared) bool) bool {
 	return false
 }
 
-// applies reports whether the policy concerns the pod, and has not failed.
+// applies reports whether the policy applies to the pod, and has not failed.
 func (p *prepared) applies() bool { return !p.skipped && p.ignored.Load() == nil }
 
 // Request is the input of one call: a pod, a view, and nodes.
@@ -200,15 +200,15 @@ func (c *Cycle) prepare(ctx context.Context) error {
 	}
 	if size := snapshot.PodSize(c.pod); size > snapshot.MaxPod && c.pod.Spec.NodeName == "" {
 		limit := always{Reason: PodTooLarge, Unresolvable: true, Have: snapshot.MaxPod, Want: size}
-		c.policies[itself].filter = limit
+		c.policies[outboard].filter = limit
 		return context.Cause(ctx)
 	}
-	c.policies[itself].skipped, c.signedFilters = true, true
+	c.policies[outboard].skipped, c.signedFilters = true, true
 	for i, m := range c.engine.members {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if i == itself {
+		if i == outboard {
 			continue
 		}
 		_, err := c.column(ctx, i, func() error {

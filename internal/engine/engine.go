@@ -32,9 +32,9 @@ var PodTooLarge = &policy.Reason{
 	Code: "PodTooLarge", Text: "the pod takes more than 64 KiB of memory, the limit for one pod", Unit: "bytes",
 }
 
-// itself is the first member of each Engine: Outboard, whose verdicts are those of no policy. It
+// outboard is the first member of each Engine: Outboard, whose verdicts are those of no policy. It
 // prepares nothing.
-const itself = 0
+const outboard = 0
 
 // WeightedPolicy is one policy of a profile.
 type WeightedPolicy struct {
@@ -89,7 +89,7 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("%d policies: at most %d are possible", len(o.Policies), maxPolicies)
 	}
 	e := &Engine{
-		members:   append([]WeightedPolicy{itself: {Name: "Outboard"}}, o.Policies...),
+		members:   append([]WeightedPolicy{outboard: {Name: "Outboard"}}, o.Policies...),
 		shortlist: o.Shortlist, bypass: o.Bypass, clock: o.Clock,
 	}
 	if o.Bypass {

@@ -135,10 +135,10 @@ func (c *Cycle) explainColumn(ctx context.Context, member int, all *Explanations
 	}
 	for j, v := range verdicts {
 		x := &all.Nodes[j]
-		if member == itself {
+		if member == outboard {
 			x.Policies = append(x.Policies, PolicyOpinion{Policy: m.Name})
 		}
-		o := &x.Policies[(member+len(c.policies)-1)%len(c.policies)] // itself is the last
+		o := &x.Policies[(member+len(c.policies)-1)%len(c.policies)] // outboard is the last
 		o.Notes = notes[j]
 		if !v.Fits() {
 			x.Fits, *o = false, o.with(v)

@@ -18,7 +18,7 @@ import (
 )
 
 // fake is a policy with configurable methods that counts its calls. It does not implement what is
-// nil: without filter it does not filter. With neither filter nor score it does not concern the
+// nil: without filter it does not filter. With neither filter nor score it does not apply to the
 // pod.
 type fake struct {
 	prepare   func(ctx context.Context) error

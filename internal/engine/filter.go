@@ -157,7 +157,7 @@ func (c *Cycle) verdict(n *snapshot.Node, cached bool) (v policy.Verdict, member
 			return v, m, err
 		}
 	}
-	return policy.Verdict{}, itself, nil
+	return policy.Verdict{}, outboard, nil
 }
 
 // columnOfOne returns the verdict of a member on one node. It is not measured.
@@ -231,7 +231,7 @@ func (c *Cycle) beginColumns(s *scratch, count bool) (left []int32) {
 	for i, node := range c.nodes {
 		s.outcomes[i] = fits
 		if node == nil {
-			s.outcomes[i] = s.tally.find(itself, NodeUnknown, false)
+			s.outcomes[i] = s.tally.find(outboard, NodeUnknown, false)
 			continue
 		}
 		switch known := c.outcome(int32(i)); {

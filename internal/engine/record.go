@@ -109,7 +109,7 @@ func (t tally) rejections(members []WeightedPolicy, nodes []*snapshot.Node) []de
 			Code: o.reason.Code, Text: o.reason.Text, Unit: o.reason.Unit,
 			Unresolvable: o.unresolvable, Nodes: o.nodes,
 		}
-		if o.member != itself {
+		if o.member != outboard {
 			r.Policy = members[o.member].Name
 		}
 		for _, miss := range o.nearest {

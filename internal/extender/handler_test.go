@@ -279,14 +279,14 @@ func TestPrioritize(t *testing.T) {
 	}
 }
 
-// indifferent is a policy that no pod concerns.
+// indifferent is a policy that applies to no pod.
 type indifferent struct{}
 
 func (indifferent) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
 	return nil, nil
 }
 
-// A policy that does not concern the pod does not reduce the number of levels.
+// A policy that does not apply to the pod does not reduce the number of levels.
 func TestPrioritizeUsesAllLevels(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(e *engine.Options, _ *extender.Options) {
 		e.Policies = append(e.Policies, engine.WeightedPolicy{Name: "Indifferent", Policy: indifferent{}, Weight: 9})

@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// observer is a policy that concerns no pod, and records the View by which pods are evaluated.
+// observer is a policy that applies to no pod, and records the View by which pods are evaluated.
 type observer struct {
 	view *atomic.Pointer[snapshot.View]
 }

@@ -72,7 +72,7 @@ func (p *hardwareHealth) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 	requests := resources.PodRequests(pod, resources.PodResourcesOptions{})
 	for i := range p.config.Rules {
 		r := &p.config.Rules[i]
-		if !r.concerns(requests) {
+		if !r.applies(requests) {
 			continue
 		}
 		if slices.Contains(tolerated, r.Name) || slices.Contains(tolerated, all) {

@@ -30,7 +30,7 @@ func (p *resourceClaims) score(r *firstfit.Request, n *snapshot.Node) int64 {
 	score = policy.NoOpinion
 	if results, err := p.predictor.Allocate(r, n); err == nil {
 		if used, capacity := usageWith(n, devicesOf(results)); capacity > 0 {
-			score = p.packing.Score(used, capacity)
+			score = p.scoring.Score(used, capacity)
 		}
 	}
 	p.mu.Lock()

@@ -24,7 +24,7 @@ import (
 type resourceClaims struct {
 	config    Config
 	predictor *firstfit.Predictor
-	packing   policy.ScoringStrategyType // for nodes that are scored alone
+	scoring   policy.ScoringStrategyType // for nodes that are scored alone
 	listed    *snapshot.Fact[policy.NodeUnits]
 	layouts   *lru.Cache       // of *layout, by name
 	ranker    *strategy.Ranker // nil: each node is scored alone
@@ -36,11 +36,11 @@ type resourceClaims struct {
 func newResourceClaims(config Config) *resourceClaims {
 	p := &resourceClaims{
 		config: config, predictor: firstfit.New(), layouts: lru.New(maxLayouts),
-		packing: config.ScoringStrategy.Type, scores: map[scoreKey]int64{},
+		scoring: config.ScoringStrategy.Type, scores: map[scoreKey]int64{},
 	}
 	p.listed = snapshot.NewFact(p.list)
-	if p.packing == LeastWaste {
-		p.packing = policy.BinPack
+	if p.scoring == LeastWaste {
+		p.scoring = policy.BinPack
 		p.ranker = strategy.New(strategy.Options{Strategy: strategy.LeastWaste(), Node: p.free, Shapes: p.shapesOf})
 	}
 	return p

@@ -40,11 +40,11 @@ func (r prepared) invalid(in policy.Inputs) string {
 	v := reflect.ValueOf(r.cycle)
 	switch {
 	case v.Kind() == reflect.Pointer && v.IsNil():
-		return fmt.Sprintf("Prepare returned a nil %T in a Cycle, which is not a nil Cycle; return nil itself when the policy does not concern the pod", r.cycle)
+		return fmt.Sprintf("Prepare returned a nil %T in a Cycle, which is not a nil Cycle; return nil itself when the policy does not apply to the pod", r.cycle)
 	case normalizes && !scores:
 		return fmt.Sprintf("the Cycle (%T) implements NormalizeScore without Score", r.cycle)
 	case !filters && !scores:
-		return fmt.Sprintf("the Cycle (%T) implements neither Filter nor Score; return nil when the policy does not concern the pod", r.cycle)
+		return fmt.Sprintf("the Cycle (%T) implements neither Filter nor Score; return nil when the policy does not apply to the pod", r.cycle)
 	case filters && in.ScoreOnly:
 		return fmt.Sprintf("the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", r.cycle)
 	case scores && in.FilterOnly:

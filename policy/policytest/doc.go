@@ -19,7 +19,7 @@
 // Each failure begins with the violated rule:
 //
 //   - builds: New returns a policy.
-//   - exercised: at least one of the given pods concerns the policy.
+//   - exercised: the policy applies to at least one of the given pods.
 //   - survives: nothing panics, whatever is missing or invalid: nil maps, pods without containers,
 //     nodes without status, nodes that exist only in the request, an empty View.
 //   - methods: a method with the name of one of an optional interface, such as Score or Reserve, is

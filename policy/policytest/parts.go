@@ -43,7 +43,7 @@ func View(nodes []*corev1.Node, pods []*corev1.Pod, signals []*snapshot.Signal) 
 }
 
 // Prepare returns the policy's Cycle for the pod as a C, an interface with the methods under test.
-// It fails the test if the policy does not concern the pod, or the Cycle does not implement C.
+// It fails the test if the policy does not apply to the pod, or the Cycle does not implement C.
 func Prepare[C any](t T, p policy.Policy, pod *corev1.Pod, view *snapshot.View) C {
 	t.Helper()
 	prepared, err := p.Prepare(t.Context(), pod, view)

@@ -19,7 +19,7 @@ type Options struct {
 	// New builds the policy under test. It is called several times; all policies that it returns
 	// have the same configuration.
 	New func() (policy.Policy, error)
-	// Pods are pods to place. The policy must concern at least one of them. Together they should
+	// Pods are pods to place. The policy must apply to at least one of them. Together they should
 	// have everything that the policy reads, because Check derives hostile pods from them.
 	Pods []*corev1.Pod
 	// Nodes are the nodes of the View. Some should fit, some not.
@@ -73,10 +73,10 @@ type suite struct {
 	failures []error
 	failed   map[string]int // by rule, also those that are not reported
 
-	concerned bool // a given pod got a Cycle
-	byCode    map[string]*policy.Reason
-	reasons   map[*policy.Reason]policy.Reason // as first returned
-	types     map[reflect.Type]bool            // of the policy and its Cycles, whose methods are checked
+	applies bool // a given pod got a Cycle
+	byCode  map[string]*policy.Reason
+	reasons map[*policy.Reason]policy.Reason // as first returned
+	types   map[reflect.Type]bool            // of the policy and its Cycles, whose methods are checked
 }
 
 // testCase is one pod to place in one cluster, and the results of the policy.
@@ -130,7 +130,7 @@ func (s *suite) prepareCases() bool {
 			s.fail("survives", c.name, "%s", c.want.panicked)
 			continue
 		}
-		s.concerned = s.concerned || prep.cycle != nil
+		s.applies = s.applies || prep.cycle != nil
 		s.cases = append(s.cases, c)
 	}
 	return true
@@ -146,7 +146,7 @@ func (s *suite) inputs() (in policy.Inputs) {
 func (s *suite) exercised() {
 	if len(s.options.Pods) == 0 || len(s.options.Nodes) == 0 {
 		s.fail("exercised", "", "Options has %d Pods and %d Nodes: at least one of each is needed", len(s.options.Pods), len(s.options.Nodes))
-	} else if !s.concerned && len(s.failures) == 0 {
+	} else if !s.applies && len(s.failures) == 0 {
 		s.fail("exercised", "", "Prepare returned no Cycle for any pod, so nothing can be checked")
 	}
 }

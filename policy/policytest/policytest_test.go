@@ -272,7 +272,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 		{name: "a Cycle that normalizes nothing", rule: "cycle", says: "NormalizeScore without Score", policy: cycleOf(normalizeOnly{})},
 		{name: "a nil pointer in a Cycle", rule: "cycle", says: "which is not a nil Cycle", policy: cycleOf((*goodCycle)(nil))},
 		{
-			name: "concerned by no pod", rule: "exercised", says: "so nothing can be checked",
+			name: "applies to no pod", rule: "exercised", says: "so nothing can be checked",
 			policy: cycleOf(nil),
 		},
 		{
@@ -422,7 +422,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
-			name: "takes a cancelled context for a pod of no concern", rule: "repeatable", says: "Prepare returned a nil Cycle: first false, then true",
+			name: "takes a cancelled context for a pod to which it does not apply", rule: "repeatable", says: "Prepare returned a nil Cycle: first false, then true",
 			policy: prepareFunc(func(ctx context.Context, _ *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
 				if ctx.Err() != nil {
 					return nil, nil

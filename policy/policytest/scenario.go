@@ -47,7 +47,7 @@ import (
 // allocates.txt is the number in Options.Allocates. As in the engine,
 // nodes that do not fit get no score, the scores of the others are normalized together, and
 // NoOpinion is replaced. "!" after a verdict means that it is unresolvable. Instead of a table,
-// want.txt can say that the policy does not concern the pod, or contain an error.
+// want.txt can say that the policy does not apply to the pod, or contain an error.
 //
 // RunScenarios also checks every scenario as [Run] does. With the environment variable
 // POLICYTEST_UPDATE=1 it rewrites the files to the decisions of the policy.
@@ -179,7 +179,7 @@ func (s *scenario) decide(build func() (policy.Policy, error)) string {
 	case prep.err != nil:
 		return "error\n" + lines(prep.err)
 	case prep.cycle == nil:
-		return "the policy does not concern the pod\n"
+		return "the policy does not apply to the pod\n"
 	}
 	return s.table(w.view, p, pod, prep)
 }

@@ -41,7 +41,7 @@ type seats struct {
 
 var noSeat = &policy.Reason{Code: "NoSeat", Text: "all seats of the license are taken", Unit: "seats"}
 
-func (s *seats) concerns(pod *corev1.Pod) bool {
+func (s *seats) applies(pod *corev1.Pod) bool {
 	return pod.Labels["example.com/license"] == s.config.License
 }
 
@@ -54,7 +54,7 @@ func (s *seats) evaluate(pod *corev1.Pod, ledger *snapshot.Ledger) policy.Verdic
 }
 
 func (s *seats) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	if !s.concerns(pod) {
+	if !s.applies(pod) {
 		return nil, nil
 	}
 	return cycle{s.evaluate(pod, view.Ledger(s.ledger))}, nil
@@ -65,7 +65,7 @@ type cycle struct{ verdict policy.Verdict }
 func (c cycle) Filter(*snapshot.Node) policy.Verdict { return c.verdict }
 
 func (s *seats) Ledgers(pod *corev1.Pod, _ *snapshot.Node) ([]snapshot.LedgerKey, error) {
-	if !s.concerns(pod) {
+	if !s.applies(pod) {
 		return nil, nil
 	}
 	return []snapshot.LedgerKey{s.ledger}, nil
