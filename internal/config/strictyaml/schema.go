@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"outboard.dev/outboard/policy/fields"
 )
 
@@ -34,7 +32,6 @@ type Schema struct {
 	Items            *Schema            `json:"items,omitempty"`
 	Properties       map[string]*Schema `json:"properties,omitempty"`
 	Required         []string           `json:"required,omitempty"`
-	PropertyNames    *Schema            `json:"propertyNames,omitempty"`
 	// AdditionalProperties is nil (any), false, or the *Schema of the values of a map.
 	AdditionalProperties any       `json:"additionalProperties,omitempty"`
 	AnyOf                []*Schema `json:"anyOf,omitempty"`
@@ -131,7 +128,7 @@ func (s *Schema) Require(field string) {
 }
 
 // restrict allows only what the tags of the field say: see [fields.Check].
-func (s *Schema) restrict(owner reflect.Type, f reflect.StructField) {
+func (s *Schema) restrict(f reflect.StructField) {
 	if limits, ok := fields.LimitsOf(f); ok && (s.Type.Has("integer") || s.Type.Has("number")) {
 		if limits.Exclusive {
 			s.ExclusiveMinimum = &limits.Low
@@ -142,7 +139,7 @@ func (s *Schema) restrict(owner reflect.Type, f reflect.StructField) {
 			s.Maximum = limits.High
 		}
 	}
-	if _, required := f.Tag.Lookup("required"); required || requiredByKubernetes(owner, f) {
+	if _, required := f.Tag.Lookup("required"); required {
 		switch {
 		case s.Type.Has("string"):
 			s.requireText()
@@ -173,46 +170,6 @@ func (s *Schema) requireText() {
 	if s.Pattern == "" {
 		s.Pattern = `\S`
 	}
-}
-
-// restrictSelector allows only keys and values of labels.
-func (s *Schema) restrictSelector() {
-	labels := s.Properties["matchLabels"]
-	labels.PropertyNames = &Schema{Pattern: fields.Pattern("key"), MinLength: 1}
-	labels.AdditionalProperties = labelValue()
-}
-
-func labelValue() *Schema {
-	return &Schema{Type: SchemaTypes{"string"}, Pattern: fields.Pattern("value")}
-}
-
-// restrictRequirement allows only values that go with the operator of a selector: see
-// [metav1.LabelSelectorAsSelector].
-func (s *Schema) restrictRequirement() {
-	s.Properties["key"].Pattern = fields.Pattern("key")
-	operators := map[metav1.LabelSelectorOperator]*Schema{
-		metav1.LabelSelectorOpIn:           {Type: SchemaTypes{"array"}, MinItems: 1, Items: labelValue()},
-		metav1.LabelSelectorOpNotIn:        {Type: SchemaTypes{"array"}, MinItems: 1, Items: labelValue()},
-		metav1.LabelSelectorOpExists:       {Enum: []any{nil, []any{}}},
-		metav1.LabelSelectorOpDoesNotExist: {Enum: []any{nil, []any{}}},
-	}
-	for _, operator := range slices.Sorted(maps.Keys(operators)) {
-		s.Properties["operator"].Enum = append(s.Properties["operator"].Enum, string(operator))
-		then := &Schema{Properties: map[string]*Schema{"values": operators[operator]}}
-		if operators[operator].MinItems > 0 {
-			then.Required = []string{"values"}
-		}
-		s.AllOf = append(s.AllOf, &Schema{
-			If:   &Schema{Properties: map[string]*Schema{"operator": {Const: string(operator)}}, Required: []string{"operator"}},
-			Then: then,
-		})
-	}
-}
-
-// requiredByKubernetes reports whether the type with the field is one of Kubernetes that requires
-// the field.
-func requiredByKubernetes(owner reflect.Type, f reflect.StructField) bool {
-	return strings.HasPrefix(owner.PkgPath(), "k8s.io/") && !strings.Contains(f.Tag.Get("json"), ",omitempty")
 }
 
 // SetDescription sets the description: the documentation without the name in Go, and the verb after
@@ -326,7 +283,7 @@ func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
 		}
 		field := t.FieldByIndex(f.index)
 		property := b.schema(value)
-		property.restrict(t, field)
+		property.restrict(field)
 		property.Default = defaultOf(value)
 		property.AllowNull()
 		if b.describe != nil {
@@ -345,17 +302,11 @@ func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
 			}
 		}
 		s.Properties[f.name] = property
-		if fields.Missing(field, value) || requiredByKubernetes(t, field) {
+		if fields.Missing(field, value) {
 			s.Require(f.name)
 		}
 	}
 	slices.Sort(s.Required)
-	switch t {
-	case reflect.TypeFor[metav1.LabelSelector]():
-		s.restrictSelector()
-	case reflect.TypeFor[metav1.LabelSelectorRequirement]():
-		s.restrictRequirement()
-	}
 	for _, group := range fields.GroupsOf(t) {
 		empty := map[string][]any{}
 		for name, i := range group.Fields {
