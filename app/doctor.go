@@ -72,11 +72,7 @@ func (o *wiringOptions) input(ctx context.Context, file string, stdin io.Reader,
 
 // judge reports to out what is wrong with kube-scheduler's configuration and the cluster.
 func judge(in doctor.Input, output *outputFlag, out io.Writer) error {
-	findings, err := doctor.Check(in)
-	if err != nil {
-		return err
-	}
-	omissions, err := doctor.Omissions(in)
+	findings, omissions, err := doctor.Check(in)
 	if err != nil {
 		return err
 	}

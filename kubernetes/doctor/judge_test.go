@@ -187,7 +187,7 @@ func (j *judge) judge(name, content string, outboard *config.Config) {
 		f.input.ConfigFile = "outboard.yaml"
 	}
 	var err error
-	if f.findings, err = doctor.Check(f.input); err != nil {
+	if f.findings, _, err = doctor.Check(f.input); err != nil {
 		j.disagree("(a) Check fails", f, err.Error())
 		return
 	}

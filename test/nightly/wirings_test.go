@@ -340,7 +340,7 @@ func findingsOf(th *theater.Theater, o *stage.Outboard, scheduler string) []doct
 		th.T.Fatal(err)
 	}
 	_, c.Serving.Address, _ = strings.Cut(o.URL, "://") // in the file, the port is 0
-	findings, err := doctor.Check(doctor.Input{
+	findings, _, err := doctor.Check(doctor.Input{
 		File: "scheduler.yaml", Data: []byte(scheduler), Config: c, ConfigFile: o.ConfigFile, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now(),
 	})
 	if err != nil {

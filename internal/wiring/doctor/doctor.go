@@ -75,14 +75,24 @@ type Input struct {
 	outboardHere   *appsv1.Deployment // the only one in the namespace that runs Outboard
 }
 
-// Check returns the findings: the most severe ones first, of these those in the file first, and
-// those by line.
-func Check(in Input) ([]Finding, error) {
-	c, err := examine(in)
-	if err != nil {
-		return nil, err
+// Check returns the findings, the most severe ones first, of these those in the file first, and
+// those by line, and what it does not check.
+func Check(in Input) ([]Finding, []Omission, error) {
+	if in.Version == "" && in.Cluster != nil {
+		in.Version = in.Cluster.Version
 	}
-	return c.ordered(), nil
+	minor, err := minorOf(in.Version)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &checker{Input: in, minor: minor, omissions: slices.Clone(in.Unread)}
+	if c.read() {
+		c.checkAll()
+	} else {
+		c.omit("the fields of the file", "it must be readable first")
+	}
+	c.undecoded()
+	return c.ordered(), c.omissions, nil
 }
 
 // PluginOnly reports whether kube-scheduler uses Outboard as a plugin only, so that no extender
@@ -106,24 +116,6 @@ type checker struct {
 	undecodable bool // a finding says why kube-scheduler cannot decode the text
 
 	omissions []Omission
-}
-
-func examine(in Input) (*checker, error) {
-	if in.Version == "" && in.Cluster != nil {
-		in.Version = in.Cluster.Version
-	}
-	c := &checker{Input: in, omissions: slices.Clone(in.Unread)}
-	var err error
-	if c.minor, err = minorOf(in.Version); err != nil {
-		return nil, err
-	}
-	if c.read() {
-		c.checkAll()
-	} else {
-		c.omit("the fields of the file", "it must be readable first")
-	}
-	c.undecoded()
-	return c, nil
 }
 
 // ordered returns the findings in the order for readers.

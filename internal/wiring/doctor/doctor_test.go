@@ -212,7 +212,7 @@ func TestFindings(t *testing.T) {
 				return f.Name == "findings"
 			})}
 			in := input(t, got, certificates)
-			findings, err := doctor.Check(in)
+			findings, _, err := doctor.Check(in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +263,7 @@ func TestShippedFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		findings, err := doctor.Check(in)
+		findings, _, err := doctor.Check(in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,13 +284,13 @@ func TestVersions(t *testing.T) {
 	for version, empty := range map[string]bool{
 		"": true, "1.32": false, "v1.32.4": false, "1.33": true, "v1.33.0-alpha.1+0123": true, "v1.32.6-eks-1234": false,
 	} {
-		findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: version})
+		findings, _, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: version})
 		if found := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Code == "EmptyNodeInfos" }); err != nil || found != empty {
 			t.Errorf("version %q: found: %t, %v", version, found, err)
 		}
 	}
 	for _, version := range []string{"2.0", "latest", "1"} {
-		if _, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: version}); err == nil {
+		if _, _, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: version}); err == nil {
 			t.Errorf("version %q is accepted", version)
 		}
 	}
@@ -309,7 +309,7 @@ func TestPluginVersions(t *testing.T) {
 	var built int
 	fmt.Sscanf(string(regexp.MustCompile(`k8s\.io/kubernetes v\S+`).Find(modules)), "k8s.io/kubernetes v1.%d", &built)
 	for minor, wrong := range map[int]bool{built - 1: true, built: false, built + 1: false, built + 2: true} {
-		findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: fmt.Sprint("1.", minor)})
+		findings, _, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: fmt.Sprint("1.", minor)})
 		if found := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Code == "PluginVersion" }); err != nil || found != wrong {
 			t.Errorf("version 1.%d: found: %t, %v", minor, found, err)
 		}

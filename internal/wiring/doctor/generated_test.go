@@ -58,7 +58,7 @@ func TestGeneratedConfigurationIsRight(t *testing.T) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		in.Data = w.YAML()
-		findings, err := doctor.Check(in)
+		findings, _, err := doctor.Check(in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func FuzzCheck(f *testing.F) {
 func checked(tb failer, data []byte) {
 	tb.Helper()
 	config := parseConfig(tb, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"))
-	if _, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: data, Types: types, Config: config, ConfigFile: "outboard.yaml", Now: now}); err != nil {
+	if _, _, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: data, Types: types, Config: config, ConfigFile: "outboard.yaml", Now: now}); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -126,7 +126,7 @@ func fromNamespace(t *testing.T, in doctor.Input) (codes []string, places map[st
 	if err := in.FromNamespace("ns", types); err != nil {
 		t.Fatal(err)
 	}
-	findings, err := doctor.Check(in)
+	findings, all, err := doctor.Check(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,10 +134,6 @@ func fromNamespace(t *testing.T, in doctor.Input) (codes []string, places map[st
 	for _, f := range findings {
 		codes = append(codes, f.Code)
 		places[f.Code] = f.Text()
-	}
-	all, err := doctor.Omissions(in)
-	if err != nil {
-		t.Fatal(err)
 	}
 	return codes, places, doctor.OmissionsText(all)
 }

@@ -14,15 +14,6 @@ type Omission struct {
 	Why string `json:"why"`
 }
 
-// Omissions returns what Check does not check of the same input.
-func Omissions(in Input) ([]Omission, error) {
-	c, err := examine(in)
-	if err != nil {
-		return nil, err
-	}
-	return c.omissions, nil
-}
-
 // OmissionsText returns omissions as lines of text, one for each reason.
 func OmissionsText(all []Omission) string {
 	var b strings.Builder

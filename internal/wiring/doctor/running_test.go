@@ -45,7 +45,7 @@ extenders:
 				return fmt.Appendf(nil, `{"componentconfig": {"kind": "KubeSchedulerConfiguration", "profiles": [{"schedulerName": "default-scheduler"}], "extenders": [{"urlPrefix": "https://127.0.0.1:8443",
 "filterVerb": "filter", "enableHTTPS": true, "httpTimeout": "0s", "tlsConfig": {"caData": %q, "certData": %q, "keyData": %q}}]}}`, tt.ca, data("client.crt"), tt.key), nil
 			}
-			findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: []byte(text), Cluster: c, Now: now})
+			findings, _, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: []byte(text), Cluster: c, Now: now})
 			if err != nil {
 				t.Fatal(err)
 			}

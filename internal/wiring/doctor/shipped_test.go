@@ -50,7 +50,7 @@ func TestShippedConfigurations(t *testing.T) {
 					t.Errorf("%s does not allow the certificate that outboard setup certs creates", beside)
 				}
 			}
-			findings, err := doctor.Check(in)
+			findings, _, err := doctor.Check(in)
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func TestFilesForTheChart(t *testing.T) {
 
 func severities(t *testing.T, in doctor.Input) map[string]doctor.Severity {
 	t.Helper()
-	findings, err := doctor.Check(in)
+	findings, _, err := doctor.Check(in)
 	if err != nil {
 		t.Fatal(err)
 	}
