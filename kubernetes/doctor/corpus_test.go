@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,12 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
-)
 
-var update = flag.Bool("update", false, "write what kube-scheduler says about the corpus to testdata")
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/wiring/doctor"
+	"outboard.dev/outboard/policies/standard"
+	signals "outboard.dev/outboard/signal/standard"
+)
 
 const root = "../.."
 
@@ -103,55 +105,27 @@ func ofTheDoctor(tb testing.TB) (all []sampleFile) {
 	return all
 }
 
-// TestCorpus judges the corpus. The file testdata/kube-scheduler.txt has what kube-scheduler says about each file.
+// Where kube-scheduler does not start because of an extender or of what the file is, the doctor says so, and names the same field.
+// Where it starts, the doctor does not say otherwise.
 func TestCorpus(t *testing.T) {
-	j := newJudge(t)
-	var says strings.Builder
-	for _, f := range corpus(t) {
-		j.sample(f)
-		inner, _ := configurationIn([]byte(j.here(f.content)))
-		err := load(t, inner)
-		fmt.Fprintf(&says, "%s: %s\n", f.name, j.verdict(err))
+	dir := t.TempDir()
+	writeFiles(t, dir)
+	here := func(text string) string { return strings.ReplaceAll(text, "/tls/", dir+"/") }
+	for _, f := range slices.Concat(corpus(t), ofTheDoctor(t)) {
+		t.Run(f.name, func(t *testing.T) {
+			in := doctor.Input{File: "scheduler.yaml", Data: []byte(here(f.content)), ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now()}
+			if f.outboard != "" {
+				c, err := config.ParseManifest("outboard.yaml", []byte(here(f.outboard)), config.Types{Policies: standard.Types(), Signals: signals.Types()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				in.Config, in.ConfigFile = c, "outboard.yaml"
+			}
+			findings, _, err := doctor.Check(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			judge(t, findings, load(t, configurationIn(in.Data)))
+		})
 	}
-	j.report()
-	const golden = "testdata/kube-scheduler.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(says.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), says.String()); diff != "" {
-		t.Errorf("what kube-scheduler says differs from %s (-want +got); run with -update:\n%s", golden, diff)
-	}
-}
-
-// TestDataOfTheDoctor judges the test data of package wiring/doctor.
-func TestDataOfTheDoctor(t *testing.T) {
-	j := newJudge(t)
-	for _, f := range ofTheDoctor(t) {
-		j.sample(f)
-	}
-	j.report()
-}
-
-func (j *judge) sample(f sampleFile) {
-	if f.outboard == "" {
-		j.judge(f.name, j.here(f.content), nil)
-		return
-	}
-	j.judge(f.name, j.here(f.content), j.configuration(f.outboard))
-}
-
-// verdict returns in one line what kube-scheduler says.
-func (j *judge) verdict(err error) string {
-	if err == nil {
-		return "starts"
-	}
-	text, _, _ := strings.Cut(err.Error(), " is missing in '") // continues with the file
-	text, _, _ = strings.Cut(text, " at input byte ")          // continues with a number that depends on the length of the directory's name
-	return strings.Join(strings.Fields(strings.ReplaceAll(text, j.dir, "/tls")), " ")
 }

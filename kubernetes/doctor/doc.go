@@ -10,14 +10,7 @@
 //   - testdata/tutorials.txtar: the file of one tutorial in more of the indentations that its readers may try.
 //   - The files of five tutorials and the other examples, docs/check.md, and the test data of wiring/doctor.
 //
-// The file testdata/kube-scheduler.txt says what kube-scheduler does with each file of the corpus.
-//
-// # What must hold
-//
-//   - A file that kube-scheduler does not start with because of an extender, or because it cannot read the file, has an error
-//     that names the same field, or the same line if the file cannot be parsed. What kube-scheduler says of its other fields is
-//     its own business, and a file that does not exist on this machine does not count.
-//   - A file with which it starts has no error that says otherwise.
-//
-// Known exceptions are in a table, with the reason.
+// A file that kube-scheduler does not start with because of an extender has an error that names the
+// same field, and one that it cannot read has an error. A file with which it starts has no error
+// that says otherwise.
 package doctor
