@@ -187,15 +187,6 @@ func TestChartKnowsWhatPoliciesNeed(t *testing.T) {
 	}
 }
 
-// The page about GPUs shows the preset, not a variation of it.
-func TestPageShowsThePreset(t *testing.T) {
-	page := read(t, "../docs/sharing-gpus.md")
-	comment := regexp.MustCompile(`(?m)^ *#.*\n`)
-	if preset := comment.ReplaceAll(read(t, "chart/presets/gpu-sharing.yaml"), nil); !bytes.Contains(page, preset) {
-		t.Error("docs/sharing-gpus.md does not show gpu-sharing.yaml")
-	}
-}
-
 // The file that errors name is that of the chart.
 func TestErrorsNameTheLedgerCRD(t *testing.T) {
 	const file = "chart/crds/ledgers.yaml"

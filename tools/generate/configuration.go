@@ -329,6 +329,10 @@ var (
 func (s *schema) description() string {
 	text := saysLimits.ReplaceAllString(s.Description, "")
 	text = saysDefault.ReplaceAllString(text, "$2")
+	if s.Default != nil {
+		text = strings.ReplaceAll(text, " (the default)", "")
+	}
+	text = strings.TrimSuffix(text, " Default: none.")
 	text = sentences(saysRequired.ReplaceAllString(text, ""))
 	if s.Minimum != nil && s.Maximum != nil {
 		text = strings.Replace(text, fmt.Sprintf(", %s..%s.", *s.Minimum, *s.Maximum), ".", 1)
