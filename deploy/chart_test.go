@@ -50,8 +50,8 @@ func TestPresets(t *testing.T) {
 		t.Fatal(err)
 	}
 	presets := slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "-scheduler.yaml") })
-	if len(presets) != 4 {
-		t.Errorf("%d presets, want 4: %v", len(presets), presets)
+	if len(presets) != 5 {
+		t.Errorf("%d presets, want 5: %v", len(presets), presets)
 	}
 	for _, path := range presets {
 		t.Run(filepath.Base(path), func(t *testing.T) {

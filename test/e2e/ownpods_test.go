@@ -29,7 +29,7 @@ func TestOwnPodsNeedNoOutboard(t *testing.T) {
 	th.Nodes(theater.GPUs("a", 1, 16), controlplane.NodeSpec{Name: "b"}, controlplane.NodeSpec{Name: "c"})
 	th.Install()
 	admitCriticalPods(th)
-	strict, err := os.ReadFile(filepath.Join(th.Root, "deploy", "chart", "presets", "gpu-sharing-scheduler.yaml"))
+	strict, err := os.ReadFile(filepath.Join(th.Root, "deploy", "chart", "presets", "gpushare-scheduler.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

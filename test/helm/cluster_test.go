@@ -69,8 +69,10 @@ func newUser(t *testing.T, s *stage.Stage, helm string) *user {
 	if err := u.settle(path, outboard); err != nil {
 		t.Fatal(err)
 	}
-	for _, node := range nodes {
-		if err := controlplane.CreateNodes(ctx, client, node.Node()); err != nil {
+	for _, spec := range nodes {
+		node := spec.Node()
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: "gpu-fractioning.nvidia.com/Ready", Status: corev1.ConditionTrue})
+		if err := controlplane.CreateNodes(ctx, client, node); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,7 +270,7 @@ func (u *user) expect(preset string, p *corev1.Pod, want outcome) {
 	if p.Spec.NodeName != "" && !want.permits(p.Spec.NodeName) {
 		u.t.Errorf("%s: %s is on node %q, want one of %q", preset, p.Name, p.Spec.NodeName, want.on)
 	}
-	if got := p.Annotations["ALIYUN_COM_GPU_MEM_IDX"]; got != want.gpu {
+	if got := p.Annotations["ALIYUN_COM_GPU_MEM_IDX"] + p.Annotations["nvidia.com/container.main.gpus.devices"]; got != want.gpu {
 		u.t.Errorf("%s: %s has GPU %q, want %q", preset, p.Name, got, want.gpu)
 	}
 }

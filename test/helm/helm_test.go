@@ -91,7 +91,7 @@ END`
 
 // watches are what Outboard watches by a preset, in addition to nodes, pods and disruption budgets.
 // Where that differs, its permissions do, so it starts again.
-var watches = map[string]string{"gpu-sharing": "ledgers and ConfigMaps", "licenses": "ledgers"}
+var watches = map[string]string{"gpu-sharing": "ledgers and ConfigMaps", "gpushare": "ledgers and ConfigMaps", "licenses": "ledgers"}
 
 const install = "helm install outboard deploy/chart --namespace outboard-system --create-namespace --set preset="
 
@@ -219,12 +219,11 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 		{documented("docs/signals.md", "--values values.yaml"), "temperature", both},
 	}},
 	{"the guide to sharing GPUs", "v3", []step{
-		{line: documented("examples/gpu-sharing/README.md", "cat > outboard.yaml")},
-		{documented("examples/gpu-sharing/README.md", "helm install"), "agents", both},
+		{documented("examples/gpu-sharing/README.md", "helm install"), "gpu-sharing", both},
 		{line: listen}, {line: documented("examples/gpu-sharing/README.md", "outboard check --cluster")},
 	}},
 	{"the guide to sharing GPUs with gpushare", "v3", []step{
-		{documented("examples/gpushare/README.md", "helm install"), "gpu-sharing", both},
+		{documented("examples/gpushare/README.md", "helm install"), "gpushare", both},
 		{line: listen}, {line: documented("examples/gpushare/README.md", "outboard check --cluster")},
 	}},
 }...)
@@ -354,7 +353,7 @@ func ownScheduler(t *testing.T, install string) {
 	).Replace(string(config))}); err != nil {
 		t.Fatal(err)
 	}
-	u.places("gpu-sharing", "default-scheduler")
+	u.places("gpushare", "default-scheduler")
 }
 
 // presets returns the names of the presets of the chart.

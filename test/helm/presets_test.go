@@ -8,11 +8,11 @@ import (
 	"outboard.dev/outboard/test/controlplane"
 )
 
-// nodes are of all kinds that the presets distinguish. The metrics API measures that node "image" is busy.
+// nodes are of all kinds that the presets distinguish; all say that kai-gpu-fractioning is ready. The metrics API measures that node "image" is busy.
 var nodes = []controlplane.NodeSpec{
 	{Name: "plain"},
 	{Name: "image", Images: map[string]int64{"docker.io/library/nginx:latest": 1 << 30}},
-	{Name: "gpus", Resources: map[string]string{"aliyun.com/gpu-count": "2", "aliyun.com/gpu-mem": "32"}},
+	{Name: "gpus", Resources: map[string]string{"aliyun.com/gpu-count": "2", "aliyun.com/gpu-mem": "32"}, Labels: map[string]string{"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16384"}},
 }
 
 // usage is the measured CPU of nodes, of 8.
@@ -37,13 +37,15 @@ var outcomes = map[string][]outcome{
 		{pod: web("web-2"), on: "image"},
 		{pod: web("web-3"), on: "plain gpus"},
 	},
-	"gpu-sharing": { // in the end, 6 of 16 GiB are free on both GPUs
+	"gpushare": { // in the end, 6 of 16 GiB are free on both GPUs
 		{pod: gpuMemory("gpu-stays", 10), on: "gpus", gpu: "0", allocations: true, stays: true},
 		{pod: gpuMemory("gpu-1", 10), on: "gpus", gpu: "1", allocations: true},
 		{pod: gpuMemory("gpu-2", 10), reason: "Insufficient GPU Memory in one device"},
 	},
-	"agents": { // of examples/gpu-sharing: no node has the labels
-		{pod: controlplane.PodSpec{Name: "share", Annotations: map[string]string{"outboard.dev/whole-gpus": "1"}}, reason: "The node is not for GPU share"},
+	"gpu-sharing": { // the same
+		{pod: share("share-stays", 10), on: "gpus", gpu: "0", allocations: true, stays: true},
+		{pod: share("share-1", 10), on: "gpus", gpu: "1", allocations: true},
+		{pod: share("share-2", 10), reason: "Insufficient GPU Memory in one device"},
 	},
 	"licenses": { // a namespace may have 4 of the 8 seats
 		{pod: solver("solver-stays", 1), on: "plain image gpus", allocations: true, stays: true},
@@ -57,8 +59,8 @@ var outcomes = map[string][]outcome{
 		{pod: onPlain(web("web-4")), reason: "reached their limit of matching pods"},
 	},
 	"stopped": { // the preset gpu-sharing without Outboard
-		{pod: gpuMemory("gpu-1", 1), reason: "outboard.outboard-system.svc"},
-		{pod: web("web-1"), on: "plain image gpus"},
+		{pod: share("share-1", 1), reason: "outboard.outboard-system.svc"},
+		{pod: web("web-1"), reason: "outboard.outboard-system.svc"},
 	},
 	"alone": { // kube-scheduler without entries
 		{pod: web("web-1"), on: "plain image gpus"},
@@ -79,7 +81,8 @@ func init() { outcomes["plugin"] = outcomes["gpu-sharing"] }
 // early are pods that must wait while kube-scheduler has the file of the preset, and Outboard still has that of another one.
 var early = map[string]outcome{
 	"placement":   {pod: web("early"), on: "image"},
-	"gpu-sharing": {pod: gpuMemory("early", 1), on: "gpus", gpu: "0", allocations: true},
+	"gpu-sharing": {pod: share("early", 1), on: "gpus", gpu: "0", allocations: true},
+	"gpushare":    {pod: gpuMemory("early", 1), on: "gpus", gpu: "0", allocations: true},
 	"licenses":    {pod: solver("early", 1), on: "plain image gpus", allocations: true},
 }
 
@@ -94,6 +97,11 @@ func onPlain(pod controlplane.PodSpec) controlplane.PodSpec {
 
 func gpuMemory(name string, units int) controlplane.PodSpec {
 	return controlplane.PodSpec{Name: name, Resources: map[string]string{"aliyun.com/gpu-mem": fmt.Sprint(units)}}
+}
+
+// share describes a pod that shares a GPU by NVIDIA's agents.
+func share(name string, gib int) controlplane.PodSpec {
+	return controlplane.PodSpec{Name: name, Annotations: map[string]string{"nvidia.com/container.main.gpu-memory.limit": fmt.Sprint(gib, "Gi")}}
 }
 
 func solver(name string, seats int) controlplane.PodSpec {

@@ -40,7 +40,7 @@ func TestQuickstart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if gpu := p.Annotations["ALIYUN_COM_GPU_MEM_IDX"]; (gpu == "0") != (name != "share-4") {
+		if gpu := p.Annotations["nvidia.com/container.main.gpus.devices"]; (gpu == "0") != (name != "share-4") {
 			t.Errorf("%s has GPU %q on the node %q", name, gpu, p.Spec.NodeName)
 		}
 	}

@@ -189,7 +189,7 @@ func TestDoctorFindsASchedulerThatWasNotRestarted(t *testing.T) {
 		}
 		return string(text)
 	}
-	o := th.Outboard("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving:\n  tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt, allowedClients: [kube-scheduler]}\n" + preset("gpu-sharing.yaml"))
+	o := th.Outboard("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving:\n  tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt, allowedClients: [kube-scheduler]}\n" + preset("gpushare.yaml"))
 	config := func(name string) (string, []string) {
 		text, err := o.SchedulerConfig(preset(name))
 		if err != nil {
@@ -198,7 +198,7 @@ func TestDoctorFindsASchedulerThatWasNotRestarted(t *testing.T) {
 		return withData(t, text)
 	}
 	former, keys := config("utilization-scheduler.yaml")
-	current, _ := config("gpu-sharing-scheduler.yaml")
+	current, _ := config("gpushare-scheduler.yaml")
 	if len(keys) == 0 {
 		t.Fatalf("no key in:\n%s", former)
 	}

@@ -27,7 +27,7 @@ const everything = "service.nodePort=32766,certificates.source=CertManager,setSc
 
 // more are values with files that the default preset does not need.
 var more = []string{"preset=gpu-sharing", "preset=utilization",
-	"config=apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- path: /\n  policies:\n  - type: ResourceClaims\n  - type: GPUMemory\n    config:\n      nodeAgent: GPUFractioning\n,scheduler.enabled=false"}
+	"config=apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- policies: [{type: ResourceClaims}]\n,scheduler.enabled=false"}
 
 // header is the first line of each file in deploy/ that the chart is the source of.
 const header = "# Generated from deploy/chart: change it there, and run make generate.\n"

@@ -121,6 +121,8 @@ func TestValues(t *testing.T) {
 			[]string{"Service outboard-nodeport", "Certificate outboard-server", "MutatingAdmissionPolicy outboard-scheduler-name", "ValidatingAdmissionPolicy outboard-gpu-devices", "ServiceMonitor outboard", "PrometheusRule outboard", "ConfigMap outboard-dashboard", "ClusterRole outboard-metrics"}},
 		{"certificates of the user", "certificates.source=Secrets", nil, []string{"Secret outboard-server", "CronJob outboard-certificates", "Role outboard-certificates", "Certificate outboard-server"}},
 		{"everything", everything, []string{"Service outboard-nodeport", "Certificate outboard-server", "Certificate outboard-client", "MutatingAdmissionPolicy outboard-scheduler-name", "ServiceMonitor outboard", "PrometheusRule outboard", "ConfigMap outboard-dashboard"}, []string{"Secret outboard-server", "CronJob outboard-certificates"}},
+		{"NVIDIA's agents", "preset=gpu-sharing", []string{"ValidatingAdmissionPolicy outboard-gpu-devices"}, nil},
+		{"gpushare", "preset=gpushare", nil, []string{"ValidatingAdmissionPolicy outboard-gpu-devices"}},
 		{"utilization", "preset=utilization", []string{"ClusterRole outboard-metrics", "ClusterRoleBinding outboard-metrics"}, nil},
 		{"the cluster's own scheduler", "scheduler.enabled=false", []string{"Deployment outboard"}, []string{"Deployment outboard-scheduler", "ServiceAccount outboard-scheduler"}},
 		{"no network policy", "networkPolicy.enabled=false", nil, []string{"NetworkPolicy outboard"}},
@@ -165,6 +167,7 @@ func TestPermissions(t *testing.T) {
 	}{
 		{"placement", parse(t, ""), reads + bind + touch + certs},
 		{"gpu-sharing", parse(t, "preset=gpu-sharing,certificates.source=CertManager"), reads + bind + touch + allocations + gpus},
+		{"gpushare", parse(t, "preset=gpushare,certificates.source=CertManager"), reads + bind + touch + allocations + gpus},
 		{"licenses", parse(t, "preset=licenses"), reads + bind + touch + allocations + certs},
 		{"utilization", parse(t, "preset=utilization"), reads + touch + metrics + certs},
 		{"utilization with the cluster's kube-scheduler", parse(t, "preset=utilization,scheduler.enabled=false,certificates.source=Secrets"), reads + bind + touch + metrics},
@@ -228,7 +231,7 @@ func TestSchedulerHasTheVersionOfTheCluster(t *testing.T) {
 
 // In another namespace, no file has the name of the default one.
 func TestNamespace(t *testing.T) {
-	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
+	for _, preset := range []string{"placement", "gpu-sharing", "gpushare", "licenses", "utilization"} {
 		files, err := render("../../deploy/chart", parse(t, everything+",preset="+preset), "elsewhere", "v1.37.0")
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +292,7 @@ func TestChangesThatStartNewPods(t *testing.T) {
 	}
 	// What Outboard watches in addition, and would go on watching without the permission if it did
 	// not start again.
-	needs := map[string]string{"placement": "", "gpu-sharing": "allocations and ConfigMaps", "licenses": "allocations", "utilization": ""}
+	needs := map[string]string{"placement": "", "gpu-sharing": "allocations and ConfigMaps", "gpushare": "allocations and ConfigMaps", "licenses": "allocations", "utilization": ""}
 	for from := range needs {
 		for to := range needs {
 			tests = append(tests, change{"preset=" + from, "preset=" + to, needs[from] != needs[to], from != to})
@@ -307,7 +310,7 @@ func TestChangesThatStartNewPods(t *testing.T) {
 // Only with the second kube-scheduler does a preset bind pods of that one alone: the cluster's own
 // has another name.
 func TestPresetsNameTheSchedulerThatTheChartInstalls(t *testing.T) {
-	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
+	for _, preset := range []string{"placement", "gpu-sharing", "gpushare", "licenses", "utilization"} {
 		for enabled, want := range map[string][]string{"true": {"outboard-scheduler"}, "false": nil} {
 			var c struct {
 				Profiles []struct {
@@ -333,7 +336,7 @@ func TestPresetsNameTheSchedulerThatTheChartInstalls(t *testing.T) {
 // configuration, pods stay pending.
 func TestPresetsHaveDifferentPaths(t *testing.T) {
 	path := map[string]string{}
-	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
+	for _, preset := range []string{"placement", "gpu-sharing", "gpushare", "licenses", "utilization"} {
 		var c struct{ Profiles []struct{ Path string } }
 		all := objects(t, "preset="+preset, "outboard-system", "v1.37.0")
 		if err := yaml.Unmarshal([]byte(all["ConfigMap outboard"].Data["outboard.yaml"]), &c); err != nil {
@@ -365,6 +368,7 @@ func TestInvalidValues(t *testing.T) {
 		"monitoring.documentation=docs":                         "documentation",
 		"networkPolicy.metricsFrom=null":                        "metricsFrom",
 		"simulatedGPUs.count=1":                                 "simulatedGPUs needs preset=gpu-sharing and scheduler.enabled",
+		"preset=gpushare,simulatedGPUs.count=1":                 "simulatedGPUs needs preset=gpu-sharing and scheduler.enabled",
 		"preset=gpu-sharing,simulatedGPUs.count=65":             "/simulatedGPUs/count",
 		"networkPolicy.metricsFrom={}":                          "metricsFrom",
 		"scheduler.enabled=false,setSchedulerName.enabled=true": "setSchedulerName.enabled needs scheduler.enabled",

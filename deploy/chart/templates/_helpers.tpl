@@ -12,13 +12,12 @@
 admin:
   address: 0.0.0.0:8081
   expose: Metrics # the rest only for kubectl port-forward and kubectl exec
-{{ $preset := .Files.Get (printf "presets/%s.yaml" .Values.preset) | required "preset: must be placement, gpu-sharing, licenses or utilization" }}
+{{ $preset := .Files.Get (printf "presets/%s.yaml" .Values.preset) | required "preset: must be placement, gpu-sharing, gpushare, licenses or utilization" }}
 {{- /* Without the second scheduler, pods of the cluster's own one use Outboard, whatever its name. */}}
 {{- if not .Values.scheduler.enabled }}{{ $preset = regexReplaceAll "(?m)^  schedulerNames: .*\n" $preset "" }}{{ end }}
 {{- with .Values.simulatedGPUs }}{{ if .count }}
 {{- if or (ne $.Values.preset "gpu-sharing") (not $.Values.scheduler.enabled) }}{{ fail "simulatedGPUs needs preset=gpu-sharing and scheduler.enabled" }}{{ end }}
-{{- $preset = $preset | replace "{unit: GiB}" (printf "{unit: GiB, simulatedGPUs: {count: %d, memory: %d}}" (int .count) (int .memory)) }}
-{{- $preset = $preset | replace "  policies:\n" (printf "  managedResources:\n%s  policies:\n" "  - {name: aliyun.com/gpu-mem, ignoredByScheduler: true}\n  - {name: aliyun.com/gpu-count, ignoredByScheduler: true}\n") }}
+{{- $preset = $preset | replace "GPUFractioning}" (printf "GPUFractioning, simulatedGPUs: {count: %d, memory: %d}}" (int .count) (mul .memory 1024)) }}
 {{- end }}{{ end }}
 {{- trim $preset }}
 {{- end }}
@@ -60,7 +59,7 @@ serving:
 {{- define "outboard.scheduler" -}}
 {{- if .Values.scheduler.config }}{{ .Values.scheduler.config }}
 {{- else if .Values.config }}{{ fail "scheduler.config is required with config: print it with outboard setup scheduler --for service" }}
-{{- else }}{{ .Files.Get (printf "presets/%s-scheduler.yaml" .Values.preset) | replace "outboard-system" .Release.Namespace | replace "ignoredByScheduler: false" (printf "ignoredByScheduler: %t" (gt (int .Values.simulatedGPUs.count) 0)) }}
+{{- else }}{{ .Files.Get (printf "presets/%s-scheduler.yaml" .Values.preset) | replace "outboard-system" .Release.Namespace }}
 {{- end }}
 {{- end }}
 

@@ -52,12 +52,12 @@ kubectl wait pods share-4 --for condition=PodScheduled=false --timeout 10m`)
 	c.sh("kubectl delete --ignore-not-found -f " + quickstart)
 	c.nothingIsLeft()
 
-	c.sh("helm install outboard deploy/chart --namespace outboard-system --create-namespace --set image.tag=dev --set preset=gpu-sharing --wait --timeout 10m")
-	c.places("gpu-sharing")
+	c.sh("helm install outboard deploy/chart --namespace outboard-system --create-namespace --set image.tag=dev --set preset=gpushare --wait --timeout 10m")
+	c.places("gpushare")
 	c.renews()
 
 	// Each call gets a response while the pods of Outboard are replaced, on a busy machine, too.
-	c.sh("sed 's/httpTimeout: 3s/httpTimeout: 60s/' deploy/chart/presets/gpu-sharing-scheduler.yaml > " + c.path + "/scheduler.yaml\n" +
+	c.sh("sed 's/httpTimeout: 3s/httpTimeout: 60s/' deploy/chart/presets/gpushare-scheduler.yaml > " + c.path + "/scheduler.yaml\n" +
 		"helm upgrade outboard deploy/chart --namespace outboard-system --reuse-values --set-file scheduler.config=" + c.path + "/scheduler.yaml --wait --timeout 10m")
 	updated := make(chan error, 1)
 	go func() {
@@ -74,13 +74,13 @@ kubectl wait pods share-4 --for condition=PodScheduled=false --timeout 10m`)
 			}
 			calling = false
 		default:
-			c.delete(c.binds("gpu-sharing"))
+			c.delete(c.binds("gpushare"))
 		}
 	}
 	t.Logf("%d pods were placed during the update", c.pods-placed)
 	events := c.sh(`kubectl get events --field-selector reason=FailedScheduling --output jsonpath='{range .items[*]}{.involvedObject.name}: {.message}{"\n"}{end}'`)
 	for event := range strings.Lines(events) {
-		if strings.HasPrefix(event, "gpu-sharing-") {
+		if strings.HasPrefix(event, "gpushare-") {
 			t.Errorf("a call failed: %s", event)
 		}
 	}
@@ -88,7 +88,7 @@ kubectl wait pods share-4 --for condition=PodScheduled=false --timeout 10m`)
 	c.sh("helm upgrade outboard deploy/chart --namespace outboard-system --reuse-values --set preset=placement,scheduler.config= --wait --timeout 10m")
 	c.places("placement")
 	c.sh("helm rollback outboard 1 --namespace outboard-system --wait --timeout 10m")
-	c.places("gpu-sharing")
+	c.places("gpushare")
 
 	c.sh("helm uninstall outboard --namespace outboard-system --wait\nkubectl delete namespace outboard-system\nkubectl delete customresourcedefinition ledgers.outboard.dev")
 	c.nothingIsLeft()
@@ -242,7 +242,7 @@ func (c *cluster) binds(preset string) *corev1.Pod {
 	c.Helper()
 	c.pods++
 	spec := controlplane.PodSpec{Name: fmt.Sprintf("%s-%d", preset, c.pods), SchedulerName: "outboard-scheduler", Labels: map[string]string{"app": "web"}}
-	if preset == "gpu-sharing" {
+	if preset == "gpushare" {
 		spec.Resources = map[string]string{"aliyun.com/gpu-mem": fmt.Sprint(1 + c.pods%16)} // the order of equal pods matters
 	}
 	p, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(c.ctx, node.Running(spec.Pod()), metav1.CreateOptions{})
@@ -252,7 +252,7 @@ func (c *cluster) binds(preset string) *corev1.Pod {
 	if err != nil {
 		c.Fatal(err)
 	}
-	if gpu := p.Annotations["ALIYUN_COM_GPU_MEM_IDX"]; (gpu == "") == (preset == "gpu-sharing") {
+	if gpu := p.Annotations["ALIYUN_COM_GPU_MEM_IDX"]; (gpu == "") == (preset == "gpushare") {
 		c.Errorf("by the preset %s, the pod has GPU %q", preset, gpu)
 	}
 	return p
