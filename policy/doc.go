@@ -22,8 +22,8 @@
 //
 //	to                                        Cycle           Policy          Inputs
 //	reject nodes                              Filter
-//	the same, by the pods on a node           Filter                          CountsPods
 //	score nodes                               Score
+//	either, by the pods on a node                                             CountsPods
 //	 … by comparing them with each other      NormalizeScore
 //	 … by the whole View, all nodes at once   ScoreRows
 //	only filter, or only score                                                FilterOnly, ScoreOnly

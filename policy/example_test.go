@@ -29,6 +29,9 @@ func newTeamNodes() (policy.Policy, error) {
 	})}, nil
 }
 
+// Inputs says that Score counts pods: without it, Score misses those that kube-scheduler is binding.
+func (*teamNodes) Inputs() policy.Inputs { return policy.Inputs{CountsPods: true} }
+
 func (t *teamNodes) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
 	return &teamCycle{t, pod.Labels["team"]}, nil
 }

@@ -283,9 +283,10 @@ type Inputs struct {
 	// Devices is true if the policy reads what Dynamic Resource Allocation allocates: see
 	// [snapshot.Node.DevicePools], [snapshot.View.ResourceClaim] and [snapshot.View.DeviceClass].
 	Devices bool
-	// CountsPods is true if a Filter depends on which pods are on the node, and the policy is no
-	// [Reserver]. Then a filter call waits up to half a second until the View counts the pods that
-	// earlier calls have let pass, so that pods in quick succession exceed no limit.
+	// CountsPods is true if a Filter or Score depends on which pods are on the node, and the policy
+	// is no [Reserver]. Then a filter call waits up to half a second until the View counts the pods
+	// that earlier calls have let pass, so that pods in quick succession exceed no limit, and are
+	// not all scored by the same counts. ScoreOnly must be false: without filter, nothing waits.
 	CountsPods bool
 	// History is true if the policy learns from which pods have come and gone: see
 	// [snapshot.View.History].

@@ -36,7 +36,7 @@ type cost struct {
 
 func newCost(config Config) *cost {
 	p := &cost{config: config, used: snapshot.NewFact(isUsed)}
-	p.sunkCost = config.ScoringStrategy.SunkCost != nil && *config.ScoringStrategy.SunkCost
+	p.sunkCost = config.Inputs().CountsPods
 	p.hosts = snapshot.NewObjectFact(p.hostOf)
 	return p
 }
@@ -55,7 +55,8 @@ func (c *Config) Inputs() policy.Inputs {
 		}
 		signals = append(signals, policy.Signal{Field: fmt.Sprintf("prices[%d].signal", i), Name: s.Signal, About: about})
 	}
-	return policy.Inputs{Signals: signals}
+	sunk := c.ScoringStrategy.SunkCost
+	return policy.Inputs{Signals: signals, CountsPods: sunk != nil && *sunk}
 }
 
 func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {

@@ -45,6 +45,8 @@ func (r prepared) invalid(in policy.Inputs) string {
 		return fmt.Sprintf("the Cycle (%T) implements NormalizeScore without Score", r.cycle)
 	case !filters && !scores:
 		return fmt.Sprintf("the Cycle (%T) implements neither Filter nor Score; return nil when the policy does not apply to the pod", r.cycle)
+	case in.CountsPods && in.ScoreOnly:
+		return "Inputs().CountsPods and Inputs().ScoreOnly are both true: filter calls wait for pods, and kube-scheduler makes none for a policy that only scores: set ScoreOnly to false"
 	case filters && in.ScoreOnly:
 		return fmt.Sprintf("the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", r.cycle)
 	case scores && in.FilterOnly:

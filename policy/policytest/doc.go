@@ -40,6 +40,8 @@
 //     computed, or no more than Options.Allocates says.
 //   - score: scores are within 0..100, after NormalizeScore if there is one, or NoOpinion if Score
 //     returned that.
+//   - counts: Inputs.CountsPods is true if the results for a node depend on the pods on it, unless
+//     the policy is a Reserver, or reads signals, which are as old.
 //   - without: a node of the View gets the same results as an equal one of snapshot.NewNode, and
 //     those for Node.Without do not depend on the pods that the View has for the node's name.
 //   - allocations: where a pod fits, Reserve chooses for it, the same for the same request, never

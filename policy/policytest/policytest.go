@@ -153,7 +153,7 @@ func (s *suite) exercised() {
 
 func (s *suite) checkRules() {
 	rules := []func(*testCase){
-		s.returned, s.repeatable, s.readOnly, s.scoreRange, s.without, s.allocations, s.scoreRows,
+		s.returned, s.repeatable, s.readOnly, s.scoreRange, s.counts, s.without, s.allocations, s.scoreRows,
 	}
 	for _, rule := range rules {
 		for _, c := range s.cases {

@@ -52,6 +52,9 @@ func (f prepareFunc) Prepare(ctx context.Context, pod *corev1.Pod, view *snapsho
 	return f(ctx, pod, view)
 }
 
+// Inputs is for policies that count pods; others may say so, too.
+func (prepareFunc) Inputs() policy.Inputs { return policy.Inputs{CountsPods: true} }
+
 type filterFunc func(*snapshot.Node) policy.Verdict
 
 func (f filterFunc) Filter(n *snapshot.Node) policy.Verdict { return f(n) }
@@ -153,6 +156,8 @@ func (g *good) Prepare(ctx context.Context, pod *corev1.Pod, _ *snapshot.View) (
 	}
 }
 
+func (*good) Inputs() policy.Inputs { return policy.Inputs{CountsPods: true} }
+
 type goodCycle struct{ *good }
 
 func (c goodCycle) Filter(n *snapshot.Node) policy.Verdict {
@@ -188,12 +193,24 @@ func broken(errs []error) []string {
 // cpu says that a policy allocates something that is no extended resource.
 type cpu struct{ policy.Policy }
 
-func (cpu) Inputs() policy.Inputs { return policy.Inputs{Resources: []corev1.ResourceName{"cpu"}} }
+func (cpu) Inputs() policy.Inputs {
+	return policy.Inputs{Resources: []corev1.ResourceName{"cpu"}, CountsPods: true}
+}
 
 // scoreOnly says that a policy only scores.
 type scoreOnly struct{ policy.Policy }
 
 func (scoreOnly) Inputs() policy.Inputs { return policy.Inputs{ScoreOnly: true} }
+
+// stale says that a policy counts no pods.
+type stale struct{ policy.Policy }
+
+func (stale) Inputs() policy.Inputs { return policy.Inputs{} }
+
+// unheard counts pods in calls that are not made.
+type unheard struct{ policy.Policy }
+
+func (unheard) Inputs() policy.Inputs { return policy.Inputs{CountsPods: true, ScoreOnly: true} }
 
 // filterOnly says that a policy only filters.
 type filterOnly struct{ policy.Policy }
@@ -267,6 +284,18 @@ func TestBrokenPoliciesFail(t *testing.T) {
 		{
 			name: "a resource for which kube-scheduler cannot call", rule: "cycle", says: `Inputs().Resources[0]: Invalid value: "cpu": must be an extended resource`,
 			policy: cpu{cycleOf(filterFunc(atMostOne))},
+		},
+		{
+			name: "filters by pods that it does not wait for", rule: "counts", says: `node "a": Filter returned first "TooMany, have -1, want 1", then "fits": set Inputs().CountsPods`,
+			policy: stale{filterBy(atMostOne)},
+		},
+		{
+			name: "scores by pods that it does not wait for", rule: "counts", says: `node "b": the score is first 1, then 0: set Inputs().CountsPods`,
+			policy: stale{scoring(func(n *snapshot.Node) int64 { return int64(len(n.Pods)) })},
+		},
+		{
+			name: "waits in a call that is not made", rule: "cycle", says: "set ScoreOnly to false",
+			policy: unheard{scoring(func(n *snapshot.Node) int64 { return int64(len(n.Pods)) })},
 		},
 		{name: "a Cycle that does nothing", rule: "cycle", says: "implements neither Filter nor Score", policy: cycleOf(struct{}{})},
 		{name: "a Cycle that normalizes nothing", rule: "cycle", says: "NormalizeScore without Score", policy: cycleOf(normalizeOnly{})},

@@ -204,6 +204,26 @@ func (s *suite) concurrent(c *testCase) {
 	}
 }
 
+// counts compares a node with the same node without its pods.
+func (s *suite) counts(c *testCase) {
+	in := s.inputs()
+	if _, reserves := s.policy.(policy.Reserver); reserves || in.CountsPods || len(in.Signals) > 0 || c.cluster.name != givenNodes {
+		return
+	}
+	w, prep := s.fresh(c, s.policy)
+	for _, n := range w.nodes[:w.known] {
+		reduced := n.Without(func(p *corev1.Pod) bool { return p.UID != c.pod.UID })
+		full, empty := evaluateOne(prep, n), evaluateOne(prep, reduced)
+		full.said, empty.said = nil, nil
+		if full.panicked+empty.panicked != "" {
+			continue // "without" reports it
+		}
+		if d := difference([]*snapshot.Node{n}, full, empty); d != "" {
+			s.fail("counts", c.name, "with and without the pods on it, %s: set Inputs().CountsPods, or pods in quick succession are not counted", d)
+		}
+	}
+}
+
 // without calls the policy for nodes without some of their pods, as preemption does.
 func (s *suite) without(c *testCase) {
 	w, prep := s.fresh(c, s.policy)
