@@ -11,12 +11,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// MaxWeight is the largest weight of a policy.
-const MaxWeight = 100
-
-// maxPolicies keeps totals far from the limits of an int32.
-const maxPolicies = 1000
-
 // NodeUnknown is the reason for nodes that the request names and the view does not have, usually
 // because they were created a moment ago. It is resolvable: the next attempt may find them.
 var NodeUnknown = &policy.Reason{Code: "NodeUnknown", Text: "node is not known to Outboard yet"}
@@ -42,15 +36,16 @@ type WeightedPolicy struct {
 	// its Engine.
 	Name   string
 	Policy policy.Policy
-	// Weight multiplies the policy's scores, 0..MaxWeight. With 0 the policy only filters, and the
-	// engine does not compute its scores.
+	// Weight multiplies the policy's scores, 0..100. With 0 the policy only filters, and the engine
+	// does not compute its scores.
 	Weight        int64
 	FailurePolicy policy.FailurePolicy
 }
 
-// Options configure an Engine.
+// Options configure an Engine. Package config checks that names are unique, and numbers are within
+// their limits.
 type Options struct {
-	Policies []WeightedPolicy
+	Policies []WeightedPolicy // so few that their totals are far from the limits of an int32
 	// Shortlist limits the nodes that Filter keeps to the best ones, at most this many; 0 keeps all
 	// that fit.
 	Shortlist int
@@ -80,14 +75,8 @@ type Engine struct {
 	nominated atomic.Pointer[nominations] // of the latest View that has any
 }
 
-// New returns an Engine, or an error if the options are invalid.
+// New returns an Engine, or an error if a policy or its name is missing.
 func New(o Options) (*Engine, error) {
-	if o.Shortlist < 0 {
-		return nil, fmt.Errorf("shortlist is %d: must not be negative", o.Shortlist)
-	}
-	if len(o.Policies) > maxPolicies {
-		return nil, fmt.Errorf("%d policies: at most %d are possible", len(o.Policies), maxPolicies)
-	}
 	e := &Engine{
 		members:   append([]WeightedPolicy{outboard: {Name: "Outboard"}}, o.Policies...),
 		shortlist: o.Shortlist, bypass: o.Bypass, clock: o.Clock,
@@ -95,17 +84,10 @@ func New(o Options) (*Engine, error) {
 	if o.Bypass {
 		e.shortlist = 0
 	}
-	names := map[string]bool{}
 	for _, m := range o.Policies {
-		switch {
-		case m.Name == "" || m.Policy == nil:
+		if m.Name == "" || m.Policy == nil {
 			return nil, fmt.Errorf("policy %q: must have a name and a policy", m.Name)
-		case names[m.Name]:
-			return nil, fmt.Errorf("policy %q: name is used twice", m.Name)
-		case m.Weight < 0 || m.Weight > MaxWeight:
-			return nil, fmt.Errorf("policy %q: weight is %d: must be between 0 and %d", m.Name, m.Weight, MaxWeight)
 		}
-		names[m.Name] = true
 		_, reserves := m.Policy.(policy.Reserver)
 		e.maxTotal, e.reserves = e.maxTotal+m.Weight*policy.MaxScore, e.reserves || reserves
 		if reader, ok := m.Policy.(policy.InputReader); ok {

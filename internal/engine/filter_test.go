@@ -31,14 +31,8 @@ func TestNew(t *testing.T) {
 		want string // in the error; "": no error
 	}{
 		{"no policy", engine.Options{}, ""},
-		{"largest weight", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A", Policy: p, Weight: engine.MaxWeight}}}, ""},
-		{"negative weight", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A", Policy: p, Weight: -1}}}, `policy "A": weight is -1`},
-		{"weight too large", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A", Policy: p, Weight: engine.MaxWeight + 1}}}, `policy "A": weight is 101`},
-		{"same name", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A", Policy: p}, {Name: "A", Policy: p}}}, `policy "A": name is used twice`},
 		{"no name", engine.Options{Policies: []engine.WeightedPolicy{{Policy: p}}}, `must have a name`},
 		{"no policy in a member", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A"}}}, `policy "A": must have a name and a policy`},
-		{"negative shortlist", engine.Options{Shortlist: -1}, "shortlist is -1"},
-		{"too many policies", engine.Options{Policies: make([]engine.WeightedPolicy, 1001)}, "1001 policies"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
