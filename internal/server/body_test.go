@@ -137,33 +137,6 @@ func TestSlowBodyTimesOut(t *testing.T) {
 	}
 }
 
-func TestEncodedBodyIsRefused(t *testing.T) {
-	var called atomic.Bool
-	r := start(t, server.Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Store(true) })})
-	for _, encoding := range []string{"gzip", "GZIP", "br", "identity, gzip"} {
-		req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+r.addr, strings.NewReader("x"))
-		req.Header.Set("Content-Encoding", encoding)
-		resp, err := newClient(t, nil).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusUnsupportedMediaType || called.Load() {
-			t.Errorf("%s: status %d, handler called: %v", encoding, resp.StatusCode, called.Load())
-		}
-	}
-	req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+r.addr, strings.NewReader("x"))
-	req.Header.Set("Content-Encoding", "Identity")
-	resp, err := newClient(t, nil).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != 200 {
-		t.Errorf("identity: status %d, want 200", resp.StatusCode)
-	}
-}
-
 // More large bodies than there is memory for are served one after the other.
 func TestCompetingBodiesDoNotDeadlock(t *testing.T) {
 	const size = 1 << 20

@@ -23,7 +23,6 @@ const (
 	bodyTooLarge = "too_large"
 	bodyBusy     = "busy"
 	bodyTimeout  = "timeout"
-	bodyEncoding = "encoding"
 
 	connAccepted = "accepted"
 	connEvicted  = "evicted"
@@ -96,8 +95,8 @@ func newMetrics() *metrics {
 			Help: "Memory reserved for bodies of more than 96 KiB and for decoding them.",
 		}),
 		bodyRefusals: counters("outboard_server_refused_bodies_total",
-			"Refused request bodies (too_large, busy, timeout, encoding).", "reason",
-			bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
+			"Refused request bodies (too_large, busy, timeout).", "reason",
+			bodyTooLarge, bodyBusy, bodyTimeout),
 		panics: auto.NewCounter(prometheus.CounterOpts{
 			Name: "outboard_server_panics_total", Help: "Panics in handlers; each fails one call.",
 		}),

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"time"
 )
 
@@ -24,13 +23,6 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 // admit calls the handler for requests that it may see.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	if s.identity != nil && !s.identity.admit(w, r) {
-		return
-	}
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		s.metrics.bodyRefusals.WithLabelValues(bodyEncoding).Inc()
-		hangUp(w, r)
-		http.Error(w, fmt.Sprintf("content encoding %q is not supported: send the body without encoding", encoding),
-			http.StatusUnsupportedMediaType)
 		return
 	}
 	r, release := s.limitBody(w, r)

@@ -44,10 +44,4 @@
 // ([MaxName] and the constants next to it). Errors are one line, name the position (as in
 // "NodeNames[3]: want a string, have a number at byte 61") and never repeat the contents of a Pod
 // or Node.
-//
-// # Responses
-//
-// Responses end with the last byte of the JSON value, without a newline: kube-scheduler reuses a
-// connection only if no bytes are left on it. They must be sent with Content-Length, and with
-// status 200 even for an error, because kube-scheduler drops the body of any other status.
 package wire
