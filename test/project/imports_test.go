@@ -39,7 +39,7 @@ var rules = []struct {
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
 	{"ledger/audit", []string{"snapshot", "policy", "policy/fields", "ledger"}, "the audit shares no code with those it audits"},
 	{"kubescheduler", []string{"snapshot"}, "what kube-scheduler does depends on nodes and pods alone"},
-	{"whatif", []string{"snapshot", "policy", "decision", "engine", "firstfit", "kubescheduler"}, "what would help a pod depends on the view and the policies alone"},
+	{"whatif", []string{"snapshot", "policy", "policy/fields", "decision", "engine", "firstfit", "kubescheduler"}, "what would help a pod depends on the view and the policies alone"},
 	{"simulate", []string{"gpushare", "snapshot", "policy", "decision", "engine", "binder", "firstfit", "ledger", "kubescheduler"}, "a simulation needs no cluster, and no particular policy"},
 	{"cluster", []string{"throttle", "cluster/assumption", "binder", "engine", "decision", "snapshot", "policy", "ledger"}, "the cluster is a source of views"},
 	{"cluster/assumption", []string{"snapshot"}, "the states of a pod depend on pods alone"},
