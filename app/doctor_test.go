@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
 )
 
 const ignorableBinder = `apiVersion: kubescheduler.config.k8s.io/v1

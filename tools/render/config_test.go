@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,11 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	"sigs.k8s.io/yaml"
 )
 
@@ -200,110 +193,4 @@ extenders:
 			t.Errorf("with %q instead of %q: %v", to, from, err)
 		}
 	}
-}
-
-// The chart finds in config what a validator of JSON Schemas finds, and nothing else.
-func TestChartValidatesAsTheSchemaSays(t *testing.T) {
-	c, err := loader.Load("../../deploy/chart")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Only the file of Outboard, because this renders hundreds of them.
-	c.Templates = slices.DeleteFunc(c.Templates, func(f *chart.File) bool { return filepath.Ext(f.Name) != ".tpl" })
-	c.Templates = append(c.Templates, &chart.File{Name: "templates/file.yaml", Data: []byte(`{{ include "outboard.config" . }}`)})
-	c.Schema = nil
-	inChart := func(text []byte) error {
-		values, err := chartutil.ToRenderValues(c, map[string]any{"config": string(text)}, chartutil.ReleaseOptions{}, chartutil.DefaultCapabilities)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = engine.Engine{Strict: true}.Render(c, values)
-		return err
-	}
-	var definition any
-	for _, f := range c.Files {
-		if f.Name == "configuration.schema.json" {
-			if err := json.Unmarshal(f.Data, &definition); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("schema.json", definition); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := compiler.Compile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := map[bool]int{}
-	for name, text := range examples(t) {
-		var file map[string]any
-		if err := yaml.Unmarshal([]byte(text), &file); err != nil {
-			t.Fatal(err)
-		}
-		delete(file, "serving")
-		delete(file, "admin")
-		for i, changed := range changes(file) {
-			if i%6 != 0 { // all of them take a minute
-				continue
-			}
-			if f, ok := changed.(map[string]any); !ok || f["apiVersion"] != "outboard.dev/v1alpha1" || f["kind"] != "OutboardConfiguration" {
-				continue // another error; and the chart adds these two fields
-			}
-			served := maps.Clone(changed.(map[string]any))
-			served["serving"] = map[string]any{"tls": chartSets["tls"]} // as the chart adds it
-			text, err := yaml.Marshal(changed)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := inChart(text)
-			if got != nil && !strings.Contains(got.Error(), "config is not valid") {
-				t.Fatalf("%s: %v\n%s", name, got, text)
-			}
-			want := schema.Validate(served)
-			if count[want == nil]++; (got == nil) != (want == nil) {
-				t.Errorf("%s: the chart says %v, and the schema %v:\n%s", name, got, want, text)
-			}
-		}
-	}
-	if count[true] < 50 || count[false] < 150 {
-		t.Errorf("%d valid and %d invalid configurations", count[true], count[false])
-	}
-}
-
-// changes returns the value with one change, in all ways that the tests know.
-func changes(value any) (all []any) {
-	switch v := value.(type) {
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			without := maps.Clone(v)
-			delete(without, name)
-			all = append(all, without)
-			for _, field := range changes(v[name]) {
-				with := maps.Clone(v)
-				with[name] = field
-				all = append(all, with)
-			}
-		}
-		with := maps.Clone(v)
-		with["unknown"] = "x"
-		all = append(all, with)
-	case []any:
-		for i := range v {
-			for _, item := range changes(v[i]) {
-				with := slices.Clone(v)
-				with[i] = item
-				all = append(all, with)
-			}
-		}
-		all = append(all, []any{})
-	case string:
-		all = append(all, "", v+"x", 7.0)
-	case float64:
-		all = append(all, v+1, -1.0, v+0.5, 1e12, fmt.Sprint(v))
-	case bool:
-		all = append(all, !v, "true")
-	}
-	return append(all, nil, []any{"x"}, map[string]any{"x": "y"})
 }
