@@ -308,7 +308,7 @@ func (r *Result) reset(record *decision.Record) {
 
 // column calls code of a member, and measures its time. The column is complete unless the member
 // failed and is ignored. The error is the member's *PolicyError, unless the request was canceled:
-// then no policy is to blame or to ignore.
+// then no policy is to ignore, and the error says how much time the member had taken.
 func (c *Cycle) column(ctx context.Context, member int, code func() error) (complete bool, err error) {
 	var started time.Time
 	if c.engine.clock != nil {
@@ -319,7 +319,10 @@ func (c *Cycle) column(ctx context.Context, member int, code func() error) (comp
 		c.policies[member].took += c.engine.clock().Sub(started)
 	}
 	if failure := (*PolicyError)(nil); ctx.Err() != nil && !(errors.As(err, &failure) && failure.Stack != nil) {
-		return false, context.Cause(ctx)
+		if err = context.Cause(ctx); c.engine.clock != nil {
+			err = fmt.Errorf("policy %s had taken %.1f s: %w", c.engine.members[member].Name, c.policies[member].took.Seconds(), err)
+		}
+		return false, err
 	}
 	return err == nil, c.unlessIgnored(member, err)
 }

@@ -216,6 +216,7 @@ func (h *Handler) finish(c *call, err error) {
 		}
 	}
 	h.Metrics.Observe(h.Profile, c.verb, duration, r, err)
+	h.warnSlow(c)
 	switch {
 	case r == nil || c.hypothetical:
 	case len(r.Top) > 0:
@@ -234,6 +235,22 @@ func (h *Handler) finish(c *call, err error) {
 		attrs = append(attrs, "stack", string(p.Stack))
 	}
 	h.failures.Log(h.Logger, slog.LevelWarn, kindOf(err), "call failed", attrs...)
+}
+
+// slowPolicy is half of the httpTimeout of a soft extender in deploy/: the request does not have it.
+const slowPolicy = 500 * time.Millisecond
+
+// warnSlow logs the policies that took much of the time that kube-scheduler waits.
+func (h *Handler) warnSlow(c *call) {
+	if c.record == nil {
+		return
+	}
+	for _, p := range c.record.Policies {
+		if p.Duration > slowPolicy {
+			h.failures.Log(h.Logger, slog.LevelWarn, "slow "+p.Name, "policy is slow: calls that exceed httpTimeout fail",
+				"policy", p.Name, "took", p.Duration, "verb", c.verb, "profile", h.Profile, "pod", c.record.Pod.Namespace+"/"+c.record.Pod.Name)
+		}
+	}
 }
 
 // kindOf identifies the cause of a failed call: the error's text without words that look like names

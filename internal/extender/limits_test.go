@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +23,8 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
 )
 
 func heap() int64 {
@@ -267,6 +271,51 @@ func TestFailuresDoNotFillTheLog(t *testing.T) {
 			t.Errorf("%d lines with %q, want %d:\n%s", got, text, want, lines)
 		}
 	}
+}
+
+// A policy that takes much of the time for which kube-scheduler waits is named in the log, and in the error when kube-scheduler gives up.
+func TestSlowPolicyIsNamed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takes time.Duration
+		want  []string
+	}{
+		"slow":     {400 * time.Millisecond, []string{"policy is slow", "policy=Policy took=800ms"}},
+		"too slow": {4 * time.Second, []string{"policy is slow", "policy=Policy took=8s", "error=\"policy Policy had taken 8.0 s: context deadline exceeded"}},
+		"fast":     {time.Millisecond, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log lockedBuffer
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := handlerOf(t, &fakeCluster{view: view(threeNodes)}, with(sleeps(tt.takes), nil, nil), func(e *engine.Options, o *extender.Options) {
+					e.Clock, o.Logger = time.Now, slog.New(slog.NewTextHandler(&log, nil))
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				body := encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good", "better")})
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/filter", strings.NewReader(body)))
+			})
+			for _, text := range tt.want {
+				if !strings.Contains(log.String(), text) {
+					t.Errorf("the log does not have %q:\n%s", text, log.String())
+				}
+			}
+			if tt.want == nil && log.String() != "" {
+				t.Errorf("the log has %s", log.String())
+			}
+		})
+	}
+}
+
+// sleeps is a policy that takes this long for each node.
+type sleeps time.Duration
+
+func (s sleeps) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return s, nil
+}
+
+func (s sleeps) Filter(*snapshot.Node) policy.Verdict {
+	time.Sleep(time.Duration(s))
+	return policy.Verdict{}
 }
 
 type lockedBuffer struct {

@@ -10,6 +10,8 @@ import (
 // the error of the write hides the TLS alert.
 const closed = "Outboard closed the connection: it refuses kube-scheduler's client certificate, or was stopped"
 
+const late = "no response came within httpTimeout (if a policy is slow, Outboard's log names it)"
+
 // failures are the causes of failed calls, by what kube-scheduler's message contains; the first one
 // counts. These are texts of Go's libraries and of kube-scheduler's client for extenders.
 var failures = []struct{ contains, cause string }{
@@ -21,8 +23,8 @@ var failures = []struct{ contains, cause string }{
 	{"use of closed network connection", closed},
 	{"connection refused", "nothing listens there"},
 	{"no such host", "kube-scheduler cannot resolve the name"},
-	{"deadline exceeded", "no response came within httpTimeout"},
-	{"Client.Timeout", "no response came within httpTimeout"},
+	{"deadline exceeded", late},
+	{"Client.Timeout", late},
 	{"code 404", "no profile has this path"},
 	{"code 400", "urlPrefix begins with http://, and Outboard serves HTTPS"},
 	{"gave HTTP response to HTTPS client", "urlPrefix begins with https://, and Outboard serves HTTP"},

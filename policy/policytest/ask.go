@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,7 +24,9 @@ type prepared struct {
 
 func prepare(ctx context.Context, p policy.Policy, pod *corev1.Pod, view *snapshot.View) prepared {
 	var r prepared
-	r.panicked = guard(func() { r.cycle, r.err = p.Prepare(ctx, pod, view) })
+	if crash := guard(func() { r.cycle, r.err = p.Prepare(ctx, pod, view) }); crash != "" {
+		return prepared{panicked: crash}
+	}
 	if r.err != nil {
 		r.cycle = nil
 	}
@@ -74,10 +78,10 @@ func (r prepared) evaluate(nodes []*snapshot.Node, order []int) results {
 		a.panicked = "Prepare " + r.panicked
 		return a
 	}
-	calling := ""
+	var calling atomic.Value // a string
 	each := func(method string, call func(i int)) {
 		for _, i := range order {
-			calling = method + " of " + nodeName(nodes[i])
+			calling.Store(method + " of " + nodeName(nodes[i]))
 			call(i)
 		}
 	}
@@ -87,7 +91,7 @@ func (r prepared) evaluate(nodes []*snapshot.Node, order []int) results {
 			each("Filter", func(i int) { a.verdicts[i] = filter.Filter(nodes[i]) })
 		}
 		if explainer, ok := r.cycle.(policy.Explainer); ok {
-			calling = "Explain of the pod"
+			calling.Store("Explain of the pod")
 			a.said = explainer.Explain(nil)
 			each("Explain", func(i int) { a.said = append(a.said, explainer.Explain(nodes[i])...) })
 			slices.Sort(a.said) // calls come in any order
@@ -99,7 +103,7 @@ func (r prepared) evaluate(nodes []*snapshot.Node, order []int) results {
 				a.raw[i] = score.Score(nodes[i])
 				inOrder = append(inOrder, a.raw[i])
 			})
-			calling = "NormalizeScore"
+			calling.Store("NormalizeScore")
 			if n, ok := r.cycle.(policy.NormalizeScore); ok && len(inOrder) > 0 {
 				n.NormalizeScore(inOrder)
 			}
@@ -109,7 +113,7 @@ func (r prepared) evaluate(nodes []*snapshot.Node, order []int) results {
 		}
 	})
 	if crash != "" {
-		a.panicked = calling + " " + crash
+		return results{panicked: fmt.Sprint(calling.Load(), " ", crash)} // a may still be written
 	}
 	return a
 }
@@ -170,15 +174,29 @@ func errorText(err error) string {
 
 func nodeName(n *snapshot.Node) string { return fmt.Sprintf("node %q", n.Name) }
 
-// guard calls f and returns the text of its panic, with the stack, or "".
+// maxTime is how long a policy may take for one pod and all nodes: more than kube-scheduler waits,
+// so that a busy machine fails no test.
+const maxTime = 5 * time.Second
+
+// guard calls f and returns the text of its panic, with the stack, or "". If f takes longer than
+// maxTime, it returns that, and f goes on.
 func guard(f func()) (crash string) {
-	defer func() {
-		if p := recover(); p != nil {
-			crash = fmt.Sprintf("panicked: %v\n%s", p, debug.Stack())
-		}
+	done := make(chan string, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Sprintf("panicked: %v\n%s", p, debug.Stack())
+			}
+			close(done)
+		}()
+		f()
 	}()
-	f()
-	return ""
+	select {
+	case crash = <-done:
+		return crash
+	case <-time.After(maxTime):
+		return fmt.Sprintf("was running when the policy had taken %v: kube-scheduler waits up to 3 s for all nodes", maxTime)
+	}
 }
 
 func forward(n int) []int { return rotated(n, 0) }

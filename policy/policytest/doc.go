@@ -21,7 +21,8 @@
 //   - builds: New returns a policy.
 //   - exercised: the policy applies to at least one of the given pods.
 //   - survives: nothing panics, whatever is missing or invalid: nil maps, pods without containers,
-//     nodes without status, nodes that exist only in the request, an empty View.
+//     nodes without status, nodes that exist only in the request, an empty View. No
+//     call goes on for 5 seconds.
 //   - methods: a method with the name of one of an optional interface, such as Score or Reserve, is
 //     that method: it would never be called otherwise.
 //   - cycle: a Cycle that is not nil implements Filter or Score, NormalizeScore only with Score, and

@@ -113,6 +113,9 @@ func (s *suite) prepareCases() bool {
 	}
 	s.methods(s.policy, reflect.TypeFor[policy.InputReader](), reflect.TypeFor[policy.Reserver](), reflect.TypeFor[policy.AllocationValidator]())
 	for _, c := range allCases(s.options) {
+		if s.failed["survives"] >= maxFailures {
+			return false // each case may take maxTime
+		}
 		w := c.cluster.build(s.options.Extend)
 		prep := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view)
 		s.methods(prep.cycle, reflect.TypeFor[policy.Filter](), reflect.TypeFor[policy.Score](), reflect.TypeFor[policy.NormalizeScore](),

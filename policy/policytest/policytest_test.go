@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -555,6 +556,19 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestHangingPolicyFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in which five seconds pass at once
+		release := make(chan struct{})
+		defer close(release)
+		errs := policytest.Check(options(func() (policy.Policy, error) {
+			return filterBy(func(*snapshot.Node) policy.Verdict { <-release; return policy.Verdict{} }), nil
+		}))
+		if len(errs) != 3 || !strings.Contains(errs[0].Error(), `Filter of node "" was running when the policy had taken 5s`) {
+			t.Errorf("got %v", errors.Join(errs...))
+		}
+	})
 }
 
 func rejectWith(r *policy.Reason) filterFunc {
