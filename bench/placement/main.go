@@ -74,6 +74,7 @@ type contender struct {
 	// firstFit says that a pod gets the first GPUs of its node with room, as kube-scheduler allocates
 	// devices for allocations.
 	firstFit bool
+	hold     *gpumemory.HoldFor
 	score    simulate.ResourceScore // of kube-scheduler; "": LeastAllocated
 }
 
@@ -83,6 +84,8 @@ var (
 	fgdLearned        = contender{name: "FGD, mix learned", strategy: strategies.ScoreFGD, shortlist: 1}
 	leastWasteKnown   = contender{name: "LeastWaste, mix known", strategy: gpumemory.LeastWaste, known: true, shortlist: 1}
 	leastWasteLearned = contender{name: "LeastWaste, mix learned", strategy: gpumemory.LeastWaste, shortlist: 1}
+
+	leastWasteHolds = contender{name: "LeastWaste, mix learned, holds", strategy: gpumemory.LeastWaste, shortlist: 1, hold: &gpumemory.HoldFor{GPUs: 8, IdleGPUs: 12}}
 
 	contenders = []contender{bestFit, fgdKnown, fgdLearned, leastWasteKnown, leastWasteLearned}
 
@@ -206,6 +209,7 @@ func read(o *options) (*simulate.World, []openb.Job, error) {
 // extender is an extender without any call so far.
 func extender(c contender) (simulate.Extender, error) {
 	config := gpumemory.Defaults()
+	config.HoldFor = c.hold
 	config.ScoringStrategy.Type, config.MultiGPU = c.strategy, true // pods of the trace want parts of several GPUs
 	build := strategies.New
 	if c.firstFit {
@@ -292,7 +296,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 	var names []string
 	var results [][]*replay.Result
 	var tasks []task
-	arms := []contender{bestFit, fgdKnown, leastWasteLearned, leastAllocatedFirst, leastWasteFirst}
+	arms := []contender{bestFit, fgdKnown, leastWasteLearned, leastWasteHolds, leastAllocatedFirst, leastWasteFirst}
 	if b.arms != "" {
 		wanted := strings.Split(b.arms, ";")
 		arms = slices.DeleteFunc(arms, func(c contender) bool { return !slices.Contains(wanted, c.name) })
@@ -311,7 +315,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 				if err != nil {
 					return "", err
 				}
-				if of[i], err = replay.Play(ctx, w, jobs, seed, end); err != nil {
+				if of[i], err = replay.Play(ctx, w, jobs, seed, end, c.hold != nil); err != nil {
 					return "", err
 				}
 				return fmt.Sprintf("%.2f %% served, mean wait %.1f s", 100*of[i].Served, of[i].Waited.Seconds()), nil

@@ -22,6 +22,7 @@ import (
 	"outboard.dev/outboard/bench/trials"
 	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/internal/simulate"
+	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/openb"
 )
 
@@ -164,6 +165,8 @@ func kindsOf(jobs []Arrival) (map[*corev1.Pod]int, error) {
 // replaying is the state of a cluster while pods come and go.
 type replaying struct {
 	run                  *simulate.Run
+	holds                bool          // nodes are held: a pod may fit because that changes
+	retried              time.Duration // when all pods were retried, if nodes are held
 	capacity             float64
 	ends                 []departure // in order
 	queue                []waiter
@@ -180,7 +183,7 @@ type replaying struct {
 // Play simulates pods that come at their times and end after their lifetimes, until the given
 // time. Pods that fit on no node stay pending, and are retried in the order in which they came,
 // whenever a pod has ended.
-func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, until time.Duration) (*Result, error) {
+func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, until time.Duration, holds bool) (*Result, error) {
 	capacity := w.Capacity()
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
@@ -190,7 +193,7 @@ func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, u
 	if err != nil {
 		return nil, err
 	}
-	r := &replaying{capacity: float64(capacity), counts: time.Duration(WarmUp * float64(until)), free: map[string]demand{}}
+	r := &replaying{holds: holds, capacity: float64(capacity), counts: time.Duration(WarmUp * float64(until)), free: map[string]demand{}}
 	for _, n := range w.Nodes {
 		amount := n.Status.Allocatable[w.Resource]
 		r.free[n.Name] = demand{amount.Value(), n.Status.Allocatable.Cpu().MilliValue()}
@@ -286,15 +289,19 @@ func (r *replaying) pass(to time.Duration) {
 	r.at = to
 }
 
-// retry retries all pending pods, none of which fits on another node than the given one. If one
-// fits on no node, it skips others like it.
+// retry retries all pending pods, none of which fits on another node than the given one, unless
+// nodes are held: then it retries all now and then. If one fits on no node, it skips others like it.
 func (r *replaying) retry(ctx context.Context, node string) error {
+	all := r.holds && r.at-r.retried >= snapshot.TimeStep
+	if all {
+		r.retried = r.at
+	}
 	full := map[int]bool{}
 	kept := r.queue[:0]
 	for i, waiting := range r.queue {
 		placed := false
 		free := r.free[node]
-		if !full[waiting.kind] && waiting.size.amount <= free.amount && waiting.size.cpu <= free.cpu {
+		if !full[waiting.kind] && (all || waiting.size.amount <= free.amount && waiting.size.cpu <= free.cpu) {
 			var err error
 			if placed, err = r.try(ctx, waiting); err != nil {
 				r.queue = append(kept, r.queue[i:]...)

@@ -205,6 +205,7 @@ func (c *Cluster) publish(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.changed:
+		case <-time.After(snapshot.TimeStep): // so that View.Time advances
 		}
 		start := time.Now()
 		c.Publish()

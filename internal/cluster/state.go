@@ -210,6 +210,7 @@ func (s *State) publishLocked() {
 	if !s.complete {
 		return
 	}
+	s.builder.SetTime(time.Now())
 	if v := s.builder.View(); v != s.View() {
 		last := s.published.Swap(&published{view: v, at: time.Now(), superseded: make(chan struct{})})
 		close(last.superseded)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -15,6 +17,9 @@ import (
 type Ranking struct {
 	state *clusterState
 	shape placement.Shape
+	pod   *corev1.Pod
+	// waiter is the pod if it waits, and may hold nodes.
+	waiter *waiter
 }
 
 // Rank returns the Ranking for a pod over a View; possible is false if no node can serve it, or if
@@ -22,7 +27,13 @@ type Ranking struct {
 func (r *Ranker) Rank(view *snapshot.View, pod snapshot.PodEvent) (ranking Ranking, possible bool) {
 	state := r.state(view)
 	shape, possible := state.shapes.Of(pod)
-	return Ranking{state, shape}, possible
+	ranking = Ranking{state: state, shape: shape, pod: pod.Pod}
+	for _, w := range state.holds.waiters {
+		if w.pod.UID == pod.Pod.UID {
+			ranking.waiter = w
+		}
+	}
+	return ranking, possible
 }
 
 // Score implements policy.Score: the negative cost, in millionths of a GPU unless the strategy
@@ -36,6 +47,9 @@ func (r *Ranking) Score(n *snapshot.Node) int64 {
 		return scoreOf(noRoom)
 	case r.state.prices != nil:
 		cost += state.order
+	}
+	if r.heldFrom(n.Name) != nil {
+		cost += heldCost
 	}
 	return scoreOf(cost)
 }
@@ -79,7 +93,7 @@ func (r *Ranking) GPU(of *placement.Node) int {
 func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
 	s := r.state
 	if n == nil {
-		return []string{fmt.Sprintf("%s: workload model of the first %d pods", s.ranker.options.Strategy.Name, s.model.after)}, placement.FirstFree
+		return append(r.explainHolds(), fmt.Sprintf("%s: workload model of the first %d pods", s.ranker.options.Strategy.Name, s.model.after)), placement.FirstFree
 	}
 	state := s.ranker.states.Of(n)
 	best, _, found := r.best(&state.node)
@@ -89,7 +103,7 @@ func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
 	case s.supply != nil:
 		said = s.supply.Explain(s.prices, &state.node, r.shape, best, state.order)
 	}
-	return said, int(best.GPU)
+	return append(said, r.ExplainHold(n.Name)...), int(best.GPU)
 }
 
 // NormalizeScore implements policy.NormalizeScore: the best node gets 100, the next one 99, and so
