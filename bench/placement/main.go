@@ -74,7 +74,8 @@ type contender struct {
 	// firstFit says that a pod gets the first GPUs of its node with room, as kube-scheduler allocates
 	// devices for allocations.
 	firstFit bool
-	hold     *gpumemory.HoldFor
+	// idleGPUs is the limit with which nodes are held for pods with eight GPUs; 0: none are.
+	idleGPUs int32
 	score    simulate.ResourceScore // of kube-scheduler; "": LeastAllocated
 }
 
@@ -84,8 +85,6 @@ var (
 	fgdLearned        = contender{name: "FGD, mix learned", strategy: strategies.ScoreFGD, shortlist: 1}
 	leastWasteKnown   = contender{name: "LeastWaste, mix known", strategy: gpumemory.LeastWaste, known: true, shortlist: 1}
 	leastWasteLearned = contender{name: "LeastWaste, mix learned", strategy: gpumemory.LeastWaste, shortlist: 1}
-
-	leastWasteHolds = contender{name: "LeastWaste, mix learned, holds", strategy: gpumemory.LeastWaste, shortlist: 1, hold: &gpumemory.HoldFor{GPUs: 8, IdleGPUs: 12}}
 
 	contenders = []contender{bestFit, fgdKnown, fgdLearned, leastWasteKnown, leastWasteLearned}
 
@@ -209,7 +208,9 @@ func read(o *options) (*simulate.World, []openb.Job, error) {
 // extender is an extender without any call so far.
 func extender(c contender) (simulate.Extender, error) {
 	config := gpumemory.Defaults()
-	config.HoldFor = c.hold
+	if c.idleGPUs > 0 {
+		config.HoldFor = &gpumemory.HoldFor{GPUs: 8, IdleGPUs: c.idleGPUs}
+	}
 	config.ScoringStrategy.Type, config.MultiGPU = c.strategy, true // pods of the trace want parts of several GPUs
 	build := strategies.New
 	if c.firstFit {
@@ -296,7 +297,9 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 	var names []string
 	var results [][]*replay.Result
 	var tasks []task
-	arms := []contender{bestFit, fgdKnown, leastWasteLearned, leastWasteHolds, leastAllocatedFirst, leastWasteFirst}
+	holds := leastWasteLearned
+	holds.name, holds.idleGPUs = holds.name+", holds", max(1, int32(b.gpus()/500)) // 0.2 %
+	arms := []contender{bestFit, fgdKnown, leastWasteLearned, holds, leastAllocatedFirst, leastWasteFirst}
 	if b.arms != "" {
 		wanted := strings.Split(b.arms, ";")
 		arms = slices.DeleteFunc(arms, func(c contender) bool { return !slices.Contains(wanted, c.name) })
@@ -315,7 +318,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 				if err != nil {
 					return "", err
 				}
-				if of[i], err = replay.Play(ctx, w, jobs, seed, end, c.hold != nil); err != nil {
+				if of[i], err = replay.Play(ctx, w, jobs, seed, end, c.idleGPUs > 0); err != nil {
 					return "", err
 				}
 				return fmt.Sprintf("%.2f %% served, mean wait %.1f s", 100*of[i].Served, of[i].Waited.Seconds()), nil
@@ -330,6 +333,15 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 		return err
 	}
 	return b.draw("placement-waits.svg", func(w io.Writer) error { return replay.Picture(w, names, results) })
+}
+
+// gpus returns how many GPUs the nodes have.
+func (b *bench) gpus() (sum int64) {
+	for _, n := range b.world.Nodes {
+		count := n.Status.Allocatable[gpuCount]
+		sum += count.Value()
+	}
+	return sum
 }
 
 // playAll plays as many tasks at once as there are cores, and stops at the first error.
