@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"outboard.dev/outboard/internal/callmetrics"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
@@ -90,8 +91,12 @@ func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	c := &cycle{attempt: a}
 	state.Write(stateKey, c)
 	p.latest.Store(c)
-	if named := p.shortlist(ctx, state, a, pod); named != nil {
-		return named, nil // the framework ignores the result of a plugin that it is to skip
+	if a.shortlist > 0 {
+		names, outcome := p.nameShortlist(ctx, state, a, pod)
+		p.naming.Attempt(a.profile, outcome)
+		if outcome == callmetrics.Named {
+			return &fwk.PreFilterResult{NodeNames: names}, nil // it is ignored of a plugin that is to be skipped
+		}
 	}
 	if !a.Filters() {
 		return nil, fwk.NewStatus(fwk.Skip)

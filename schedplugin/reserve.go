@@ -71,7 +71,7 @@ func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 // there.
 func (p *plugin) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
 	if c, err := cycleOf(state); err == nil && c.forget != nil {
-		p.service.Cluster.FinishBinding(pod.UID)
+		p.service.Cluster.FinishBinding(pod.UID, time.Now())
 		c.forget()
 		c.forget = nil
 	}

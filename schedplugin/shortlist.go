@@ -20,23 +20,10 @@ import (
 // a sample.
 const mostNamed = 99
 
-// shortlist returns the best nodes for the pod, at most as many as the profile says, on which the
-// filters of all plugins let it pass; or nil if kube-scheduler must look at the nodes itself. The
-// framework rejects the pod on every other node.
-func (p *plugin) shortlist(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) *fwk.PreFilterResult {
-	if a.shortlist == 0 {
-		return nil
-	}
-	names, outcome := p.name(ctx, state, a, pod)
-	p.naming.Attempt(a.profile, outcome)
-	if outcome != callmetrics.Named {
-		return nil
-	}
-	return &fwk.PreFilterResult{NodeNames: names}
-}
-
-// name returns the names of these nodes, or why there are none.
-func (p *plugin) name(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) (sets.Set[string], callmetrics.Naming) {
+// nameShortlist returns the names of the best nodes for the pod, at most as many as the profile says,
+// on which the filters of all plugins let it pass; or why there are none, and kube-scheduler must
+// look at the nodes itself. The framework rejects the pod on every other node.
+func (p *plugin) nameShortlist(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) (sets.Set[string], callmetrics.Naming) {
 	run, err := p.filters()
 	switch {
 	case !a.Ranks():

@@ -53,10 +53,6 @@ func (s *State) ViewFor(uid types.UID) *snapshot.View {
 	return view.WithoutPod(node, uid)
 }
 
-// FinishBinding says that the pod is bound to the node for which it was assumed, perhaps by another
-// client than this Cluster.
-func (s *State) FinishBinding(uid types.UID) { s.FinishBindingAt(uid, time.Now()) }
-
 // BeginRequest returns the number of a request whose response may say that the pod is bound, for
 // EndRequest.
 func (s *State) BeginRequest(uid types.UID) (number int) {
@@ -80,9 +76,10 @@ func (s *State) EndRequest(uid types.UID, number int, pod *corev1.Pod, now time.
 	}
 }
 
-// FinishBindingAt is FinishBinding at that time. It leaves the View as it is until the next one:
-// the pod counts on its node already.
-func (s *State) FinishBindingAt(uid types.UID, now time.Time) {
+// FinishBinding says that the pod is bound to the node for which it was assumed, perhaps by another
+// client than this Cluster. It leaves the View as it is until the next one: the pod counts on its
+// node already.
+func (s *State) FinishBinding(uid types.UID, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, e := s.assumed[uid].Finish(now)

@@ -21,7 +21,7 @@ func TestViewFor(t *testing.T) {
 		t.Errorf("while it is decided: for itself %v, for another %v, for nobody %v, on %q", has("p"), has("q"), has(""), c.Assumed("p"))
 	}
 	before := c.View()
-	c.FinishBinding("p")
+	c.FinishBinding("p", time.Now())
 	forget()
 	if c.View() != before {
 		t.Error("there is another View, although the pod counts as before")
@@ -52,7 +52,7 @@ func TestWhatIsReadCounts(t *testing.T) {
 			if pod, err := read(c); err != nil || pod == nil {
 				t.Fatal(pod, err)
 			}
-			c.FinishBinding("p")
+			c.FinishBinding("p", time.Now())
 			forget()
 			pods := c.View().Node("a").Pods
 			if len(pods) != 1 || pods[0].Spec.NodeName != "a" || pods[0].Annotations["device"] != "1" {

@@ -380,7 +380,7 @@ func checkConvergence(t *rapid.T) {
 		"finish binding": func(t *rapid.T) { // another client has bound the pod
 			for _, try := range w.attempts {
 				if pod := w.byUID(try.uid); try.forget != nil && assumption.OnNode(pod) && pod.Spec.NodeName == try.node && w.state.Assumed(try.uid) == try.node {
-					w.state.FinishBindingAt(try.uid, time.Now())
+					w.state.FinishBinding(try.uid, time.Now())
 				}
 			}
 		},

@@ -166,7 +166,7 @@ func (w *World) end(r *replica, i int, err error) {
 	switch {
 	case w.scope.Plugin && (err == nil || w.scope.Mutation == FinishedWithoutBinding):
 		uid := w.scope.uid(p)
-		r.change(func(c *offline) { c.FinishBindingAt(uid, epoch) })
+		r.change(func(c *offline) { c.FinishBinding(uid, epoch) })
 		if err == nil && r.decided[p] != "" {
 			r.bound[p] = true
 		}
