@@ -3,7 +3,6 @@ package fields
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -25,14 +24,18 @@ func Misspelled(pod *corev1.Pod, read ...string) error {
 		what, hint string
 		keys       map[string]string
 	}{{"annotation", "unknown; did you mean", pod.Annotations}, {"label", "did you mean the annotation", pod.Labels}} {
-		for _, key := range slices.Sorted(maps.Keys(set.keys)) {
+		first, meant := "", ""
+		for key := range set.keys {
 			short, ours := strings.CutPrefix(key, domain)
-			if !ours || set.what == "annotation" && slices.Contains(read, key) {
+			if !ours || set.what == "annotation" && slices.Contains(read, key) || first != "" && first < key {
 				continue
 			}
-			if near := Nearest(short, names); slices.Contains(read, domain+near) {
-				return fmt.Errorf("%s %.200q: %s %s?", set.what, key, set.hint, domain+near)
+			if near := domain + Nearest(short, names); slices.Contains(read, near) {
+				first, meant = key, near
 			}
+		}
+		if first != "" {
+			return fmt.Errorf("%s %.200q: %s %s?", set.what, first, set.hint, meant)
 		}
 	}
 	return nil
