@@ -49,21 +49,21 @@ type waiter struct {
 	pod      *corev1.Pod
 	priority int32
 	shape    placement.Shape
-	hosts    []int32 // the rows of nodes that could serve it if no pods were there
+	hosts    []bool // by row: the node could serve it if no pods were there
+	count    int    // of hosts
 	age      time.Duration
 }
 
 // compare orders waiters by importance: the longer a pod waits, and the fewer nodes could ever serve
 // it, the more important it is among those of its priority.
 func (w *waiter) compare(other *waiter) int {
-	urgency := func(w *waiter) float64 { return (w.age + patience).Seconds() / float64(len(w.hosts)) }
+	urgency := func(w *waiter) float64 { return (w.age + patience).Seconds() / float64(w.count) }
 	return cmp.Or(cmp.Compare(other.priority, w.priority), cmp.Compare(urgency(other), urgency(w)), snapshot.CompareImportance(w.pod, other.pod))
 }
 
 // hold is a node that is held for a pod.
 type hold struct {
 	waiter   *waiter
-	node     string
 	unused   int // how many GPUs of the node could serve the pod now
 	withheld bool
 }
@@ -84,16 +84,19 @@ func (s *clusterState) hold(last *clusterState) {
 	s.holds = holds{objects: s.view.NodeObjects(), known: map[*corev1.Pod]*waiter{}, byNode: map[string]*hold{}}
 	for _, pod := range s.view.Waiting() {
 		w := s.waiter(pod, last)
-		if s.holds.known[pod] = w; len(w.hosts) > 0 && len(s.holds.waiters) < maxWaiters {
+		if s.holds.known[pod] = w; w.count > 0 && len(s.holds.waiters) < maxWaiters {
 			s.holds.waiters = append(s.holds.waiters, w)
 		}
 	}
 	slices.SortFunc(s.holds.waiters, (*waiter).compare)
-	unused := 0
+	byShape, unused := map[placement.Shape][]candidate{}, 0
 	for _, w := range s.holds.waiters {
-		if unused < softer*s.ranker.options.HoldFor.IdleGPUs {
-			s.holdFor(w, &unused)
+		candidates, known := byShape[w.shape]
+		if !known {
+			candidates = s.candidates(w.shape)
+			byShape[w.shape] = candidates
 		}
+		s.holdFor(w, candidates, &unused)
 	}
 }
 
@@ -110,62 +113,73 @@ func (s *clusterState) waiter(pod *corev1.Pod, last *clusterState) *waiter {
 	if w.hosts != nil {
 		return w
 	}
-	w.hosts = []int32{} // known to be none
+	w.hosts = []bool{} // known to be none
 	possible := false
 	if w.shape, possible = s.shapes.Of(snapshot.PodEvent{Pod: pod}); !possible || w.shape.Shares() || w.shape.GPUs < s.ranker.options.HoldFor.GPUs {
 		return w
 	}
+	w.hosts = make([]bool, s.view.Rows())
 	filters := kubescheduler.For(pod)
 	for n := range s.view.All() {
 		empty := s.ranker.states.Of(n).node
 		empty.PlainCPU, empty.PlainMemory = 0, 0
 		if empty.Hosts(w.shape) && filters.Excludes(n.Object) == "" {
-			w.hosts = append(w.hosts, int32(n.Row()))
+			w.hosts[n.Row()] = true
+			w.count++
 		}
 	}
 	return w
 }
 
-// holdFor holds nodes for the pod. unused counts the GPUs that could serve pods on held nodes.
-func (s *clusterState) holdFor(w *waiter, unused *int) {
-	type candidate struct {
-		hold
-		lacks int // GPUs; 1 if only CPU or memory
-		order placement.Cost
-	}
-	var candidates []candidate
-	for _, row := range w.hosts {
-		n := s.view.At(int(row))
-		state := s.ranker.states.Of(n)
-		if s.holds.byNode[n.Name] != nil || !state.node.Hosts(w.shape) {
+// candidate is a node that could serve pods of a shape if pods with GPUs ended.
+type candidate struct {
+	row    int32
+	unused int // how many GPUs could serve the pod now
+	lacks  int // how many more it needs; 1 if only CPU or memory
+}
+
+// candidates returns those for the shape, the best first, in an order that depends on the nodes alone.
+func (s *clusterState) candidates(shape placement.Shape) (all []candidate) {
+	for n := range s.view.All() {
+		node := &s.ranker.states.Of(n).node
+		if !node.Hosts(shape) {
 			continue
 		}
-		c := candidate{hold: hold{waiter: w, node: n.Name}, order: state.order}
-		for _, g := range state.node.GPUs {
-			if g.Fits(w.shape) {
+		c := candidate{row: int32(n.Row())}
+		for _, g := range node.GPUs {
+			if g.Fits(shape) {
 				c.unused++
 			}
 		}
-		if !state.node.Fits(w.shape) {
-			c.lacks = max(1, w.shape.GPUs-c.unused)
+		if !node.Fits(shape) {
+			c.lacks = max(1, shape.GPUs-c.unused)
 		}
-		candidates = append(candidates, c)
+		all = append(all, c)
 	}
-	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.lacks, b.lacks), cmp.Compare(a.order, b.order), strings.Compare(a.node, b.node))
+	slices.SortFunc(all, func(a, b candidate) int {
+		x, y := s.view.At(int(a.row)), s.view.At(int(b.row))
+		return cmp.Or(cmp.Compare(a.lacks, b.lacks), cmp.Compare(s.ranker.states.Of(x).order, s.ranker.states.Of(y).order), strings.Compare(x.Name, y.Name))
 	})
-	most, nodes := s.ranker.options.HoldFor.IdleGPUs, 1+int(w.age/moreAfter)
-	if len(candidates) > 0 && candidates[0].lacks == 0 {
-		nodes = 1
-	}
-	for i := range candidates[:min(len(candidates), nodes)] {
-		c := &candidates[i]
+	return all
+}
+
+// holdFor holds some of the candidates for the pod. unused counts the GPUs that could serve pods on
+// held nodes.
+func (s *clusterState) holdFor(w *waiter, candidates []candidate, unused *int) {
+	most, left := s.ranker.options.HoldFor.IdleGPUs, 1+int(w.age/moreAfter)
+	for _, c := range candidates {
+		name := s.view.NodeIndex().Name(int(c.row))
+		if !w.hosts[c.row] || s.holds.byNode[name] != nil {
+			continue
+		}
 		if *unused+c.unused > softer*most {
 			return
 		}
 		*unused += c.unused
-		c.withheld = *unused <= most
-		s.holds.byNode[c.node] = &c.hold
+		s.holds.byNode[name] = &hold{waiter: w, unused: c.unused, withheld: *unused <= most}
+		if left--; left == 0 || c.lacks == 0 {
+			return
+		}
 	}
 }
 
