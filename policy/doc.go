@@ -39,7 +39,7 @@
 //	read signals, ConfigMaps, DRA, history                    InputReader     Signals, ConfigMaps,
 //	                                                                          Devices, History
 //	keep results that many requests share                     Precomputer
-//	warn of a likely mistake                                  Warner
+//	warn of a likely mistake                                  Warner, UnreadRequester
 //	show its state to people and tools                        Inspector
 //
 // # Scores

@@ -245,6 +245,14 @@ type Warner interface {
 	Warnings() field.ErrorList
 }
 
+// UnreadRequester is implemented by a Policy that reads, as configured, one of several kinds of
+// requests.
+type UnreadRequester interface {
+	// UnreadRequest says what the pod requests in a way that the policy does not read, as the end of
+	// a sentence about the pod; "" if there is nothing.
+	UnreadRequest(pod *corev1.Pod) string
+}
+
 // InputReader is implemented by a Policy that reads more than nodes, pods and ledgers, that must be
 // called for every pod with certain resources, or that only scores. The configuration of a policy
 // may implement it as well: then errors about its signals and resources are reported together with

@@ -283,6 +283,20 @@ func (c *Config) EachAllocation(n *snapshot.Node, pod *corev1.Pod, visit func(sn
 	}
 }
 
+// UnreadRequest says what the pod requests in a way that no policy reads; "" if there is nothing.
+func (c *Config) UnreadRequest(pod *corev1.Pod) (text string) {
+	for i := range c.Profiles {
+		for j := range c.Profiles[i].Policies {
+			if p, ok := c.Profiles[i].Policies[j].Policy.(policy.UnreadRequester); ok {
+				if text = p.UnreadRequest(pod); text == "" {
+					return "" // this one may read it
+				}
+			}
+		}
+	}
+	return text
+}
+
 // orphanedAllocations returns how many pods of the view hold allocations for which a policy of the
 // old configuration is responsible, and none of the new one, by resource.
 func orphanedAllocations(old, new *Config, view *snapshot.View) map[string]int {

@@ -211,6 +211,9 @@ func (s *Source) bound(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool)
 	if n == nil {
 		return r, false
 	}
+	if text := c.UnreadRequest(pod); text != "" {
+		return Reason{Code: Unallocated, Text: fmt.Sprintf("bound by %s without an allocation: it %s", pod.Spec.SchedulerName, text)}, true
+	}
 	EachLacking(c, view, n, pod, func(resource string) {
 		r.Code = Unallocated
 		r.Text = fmt.Sprintf("bound by %s without an allocation of %s", pod.Spec.SchedulerName, resource)

@@ -48,6 +48,7 @@ profiles:
 		"forgotten":                   {"default-scheduler", "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "", pending.OtherScheduler, "its schedulerName is default-scheduler; Outboard serves outboard-scheduler"},
 		"bound past Outboard":         {"default-scheduler", "n", "", "", true, "", pending.Unallocated, "bound by default-scheduler without an allocation of aliyun.com/gpu-mem; Outboard serves outboard-scheduler"},
 		"not called to bind":          {ours, "n", "", "", true, "", pending.Unallocated, "bound by outboard-scheduler without an allocation of aliyun.com/gpu-mem; outboard check --cluster finds why Outboard was not called"},
+		"for another node agent":      {ours, "n", "", "", false, "", pending.Unallocated, "bound by outboard-scheduler without an allocation: it requests GPUs by annotations, for nodeAgent: GPUFractioning or ContainerToolkit, and the configuration has nodeAgent: GPUShare"},
 		"bound":                       {"default-scheduler", "n", "", "", false, "", "", ""},
 		"rejected by kube-scheduler":  {ours, "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "", pending.Other, "0/1 nodes are available"},
 		"rejected by the second":      {ours, "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "/all", "PodLimit.LimitReached", "full"},
@@ -62,6 +63,9 @@ profiles:
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{SchedulerName: tt.scheduler, NodeName: tt.node, Containers: []corev1.Container{{}}}}
 		if tt.gpu {
 			pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuMemory: resource.MustParse("2")}
+		}
+		if name == "for another node agent" {
+			pod.Annotations = map[string]string{"outboard.dev/whole-gpus": "1"}
 		}
 		since := time.Unix(7, 0)
 		if tt.reason != "" {

@@ -1,6 +1,8 @@
 package gpumemory
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/policy"
@@ -40,6 +42,23 @@ type agent interface {
 	// annotations returns the annotations from which the agent reads which GPUs the pod gets, and
 	// how much of each; the GPUs have the given sizes.
 	annotations(ask policy.ReserveRequest, r *request, given []policy.Amount, sizes []int64) map[string]string
+}
+
+// UnreadRequest implements policy.UnreadRequester.
+func (p *gpuMemory) UnreadRequest(pod *corev1.Pod) string {
+	if own, err := p.agent.request(pod); own != nil || err != nil {
+		return ""
+	}
+	for _, other := range []NodeAgent{GPUFractioning, GPUShare} {
+		if r, _ := (&Config{NodeAgent: other}).agent().request(pod); r != nil {
+			how := "annotations, for nodeAgent: GPUFractioning or ContainerToolkit"
+			if other == GPUShare {
+				how = "limits, for nodeAgent: GPUShare"
+			}
+			return fmt.Sprintf("requests GPUs by %s, and the configuration has nodeAgent: %s", how, p.config.NodeAgent)
+		}
+	}
+	return ""
 }
 
 func (c *Config) agent() agent {

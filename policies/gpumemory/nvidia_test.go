@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -197,4 +198,27 @@ func TestGPUsChange(t *testing.T) {
 	w.pods = nil
 	w.ledger = w.ledger.Without(func(uid types.UID) bool { return uid == running.UID })
 	expect(t, "when the running pod is gone", says(pending), "fits")
+}
+
+func TestUnreadRequest(t *testing.T) {
+	limits := annotatedPod("limits", "", "c")
+	limits.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("4")}
+	annotations := annotatedPod("annotations", "nvidia.com/container.c.gpu-memory.limit=4Gi", "c")
+	both := annotatedPod("both", "outboard.dev/whole-gpus=1", "c")
+	both.Spec.Containers = limits.Spec.Containers
+	const byLimits, byAnnotations = "requests GPUs by limits, for nodeAgent: GPUShare", "requests GPUs by annotations, for nodeAgent: GPUFractioning or ContainerToolkit"
+	for agent, want := range map[string]map[*corev1.Pod]string{
+		"GPUFractioning":   {limits: byLimits},
+		"ContainerToolkit": {limits: byLimits},
+		"GPUShare":         {annotations: byAnnotations},
+	} {
+		p := build(t, "{nodeAgent: "+agent+"}").(policy.UnreadRequester)
+		for _, pod := range []*corev1.Pod{limits, annotations, both, annotatedPod("none", "", "c"), annotatedPod("misspelled", "outboard.dev/whole-gpu=1", "c")} {
+			text := want[pod]
+			if text != "" {
+				text += ", and the configuration has nodeAgent: " + agent
+			}
+			expect(t, agent+" "+pod.Name, p.UnreadRequest(pod), text)
+		}
+	}
 }

@@ -131,6 +131,7 @@ func (c *checker) cluster() {
 		c.omit("the running kube-scheduler", "no pod of the cluster runs it with this file")
 	}
 	c.devices()
+	c.requests()
 	for i := 0; c.Config != nil && i < len(c.Config.Profiles); i++ {
 		for j := range c.Config.Profiles[i].Policies {
 			var policy map[string]any
@@ -144,6 +145,18 @@ func (c *checker) cluster() {
 			if counted(r) {
 				e.reported(fmt.Sprintf("managedResources[%d]", j), corev1.ResourceName(r.Name))
 			}
+		}
+	}
+}
+
+// requests reports a pod that requests what policies allocate in a way that none of them reads.
+func (c *checker) requests() {
+	for i := 0; c.Config != nil && c.listed("pods") && i < len(c.Cluster.Pods); i++ {
+		p := &c.Cluster.Pods[i]
+		if text := c.Config.UnreadRequest(p); text != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			c.elsewhere(Error, "RequestNotRead", c.ConfigFile, "", fmt.Sprintf("pod %s/%s %s", p.Namespace, p.Name, text),
+				"no profile allocates anything to it", "correct nodeAgent, or what pods request: docs/node-agents.md")
+			return
 		}
 	}
 }
