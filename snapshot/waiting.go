@@ -20,7 +20,7 @@ func (v *View) Waiting() []*corev1.Pod { return v.waiting }
 const TimeStep = 10 * time.Second
 
 // Time is when the View was published, or earlier if no pods wait: it alone causes a new View only
-// while pods do.
+// while pods do. Without SetTime it is zero.
 func (v *View) Time() time.Time { return v.time }
 
 // SetTime sets the time of the following Views.

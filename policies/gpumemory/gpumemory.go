@@ -75,6 +75,7 @@ func (c *Config) Inputs() policy.Inputs {
 		AdmissionPolicy:  guard,
 		ConfigMaps:       []snapshot.ConfigMapSource{unhealthyGPUs},
 		History:          c.ScoringStrategy.Type == LeastWaste,
+		Time:             c.HoldFor != nil,
 	}
 }
 
