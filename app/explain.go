@@ -253,7 +253,7 @@ func waitingTable(w io.Writer, waiting *ui.Waiting, now time.Time) error {
 		r := &waiting.Rows[i]
 		why := decision.Plain(r.Text)
 		if r.Nearest != nil && r.Nearest.Want > 0 { // others have no numbers
-			why = strings.TrimRight(fmt.Sprintf("%s: %d of %d %s", r.Nearest.Node, r.Nearest.Have, r.Nearest.Want, r.Unit), " ")
+			why = strings.TrimRight(fmt.Sprintf("%s has %d, needs %d %s", r.Nearest.Node, r.Nearest.Have, r.Nearest.Want, r.Unit), " ")
 		}
 		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", r.Owner, r.Pods, now.Sub(r.Since).Truncate(time.Second), r.Reason, r.Pod, why)
 		shown += r.Pods

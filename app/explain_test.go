@@ -48,7 +48,7 @@ func TestWarningsOfOutboard(t *testing.T) {
 // it has none.
 func TestWhyPodsWait(t *testing.T) {
 	for row, want := range map[string]string{
-		`"text": "too little memory", "nearest": {"node": "large", "have": 8, "want": 24}, "unit": "GiB"`: "large: 8 of 24 GiB\n",
+		`"text": "too little memory", "nearest": {"node": "large", "have": 8, "want": 24}, "unit": "GiB"`: "large has 8, needs 24 GiB\n",
 		`"text": "no GPU of these models", "nearest": {"node": "large"}`:                                  "no GPU of these models\n",
 	} {
 		admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -73,7 +73,7 @@ TIME                  POD   VERB    DECISION            PROFILE  REPLICA     WHY
 // The JSON of a record has what the list says, and of rejected nodes the nearest one.
 func TestWordsInJSON(t *testing.T) {
 	for want, r := range map[string]decision.Record{
-		`"outcome":"1 of 3 nodes fit","why":["2 too full; the nearest, n1, has 40 of 60 GiB","1 other"]`: {Verb: decision.Filter, Nodes: 3, Fit: 1, Returned: 1, Rejections: []decision.Rejection{
+		`"outcome":"1 of 3 nodes fit","why":["2 too full; the nearest, n1, has 40, needs 60 GiB","1 other"]`: {Verb: decision.Filter, Nodes: 3, Fit: 1, Returned: 1, Rejections: []decision.Rejection{
 			{Text: "too full", Unit: "GiB", Nodes: 2, Nearest: []decision.Miss{{Node: "n1", Have: 40, Want: 60}}}, {Text: "other", Nodes: 1},
 		}},
 		`"outcome":"1 of 1 node fit","why":["ResourceClaims not known to Outboard yet: gpu (no score counts them)"]`: {Verb: decision.Filter, Nodes: 1, Fit: 1, Returned: 1, UnknownClaims: []string{"gpu"}},

@@ -171,7 +171,7 @@ func (r *Record) MarshalJSON() ([]byte, error) {
 	for i := range says.Why {
 		if i < len(r.Rejections) && r.Error == "" && len(r.Rejections[i].Nearest) > 0 && r.Rejections[i].Unit != "" {
 			m := r.Rejections[i].Nearest[0]
-			says.Why[i] += fmt.Sprintf("; the nearest, %s, has %d of %d %s", Plain(m.Node), m.Have, m.Want, r.Rejections[i].Unit)
+			says.Why[i] += fmt.Sprintf("; the nearest, %s, has %d, needs %d %s", Plain(m.Node), m.Have, m.Want, r.Rejections[i].Unit)
 		}
 	}
 	for i := range r.Preemptions {

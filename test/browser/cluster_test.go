@@ -85,7 +85,7 @@ func TestCluster(t *testing.T) {
 		t.Fatalf("the data: %+v", waits)
 	}
 	text := value[string](b, `document.querySelector('tbody').innerText.replaceAll(',', '')`)
-	for _, want := range append([]string{waits.Rows[0].Nearest.Node, fmt.Sprintf("%d of %d", waits.Rows[0].Nearest.Have, waits.Rows[0].Nearest.Want)}, waits.Rows[0].Requests...) {
+	for _, want := range append([]string{waits.Rows[0].Nearest.Node, fmt.Sprintf("has %d needs %d", waits.Rows[0].Nearest.Have, waits.Rows[0].Nearest.Want)}, waits.Rows[0].Requests...) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the view lacks %q:\n%s", want, text)
 		}

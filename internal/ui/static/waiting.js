@@ -32,7 +32,7 @@ export default (page, route) => {
           ['Waits', r => [ago(r.since, now), r.requeues > 0 && note(`requeued ${r.requeues}×`)], 'n'],
           ['Requests', r => r.requests.map(x => line(x, ' ', page.unit(x.split(':')[0]))), 'wide tight'],
           ['Reason', r => [line(r.title), note(r.text)]],
-          ['Nearest node', r => r.nearest?.want > 0 && [line(r.nearest.node), note(`${number(r.nearest.have)} of ${amount(r.nearest.want, r.unit)}`)], 'wide tight'],
+          ['Nearest node', r => r.nearest?.want > 0 && [line(r.nearest.node), note(`has ${number(r.nearest.have)}, needs ${amount(r.nearest.want, r.unit)}`)], 'wide tight'],
           ['It would fit', r => h('span.clamp', { title: changes.of(r) }, changes.of(r) ?? '…'), 'fill'],
         ], rows, r => r.owner + r.pod, 'waiting'),
         rows.length < data.total && h('p.dim', `${number(rows.length)} of ${plural(data.total, owner ? 'pod' : 'owner')} are shown. `,
