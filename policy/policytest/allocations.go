@@ -49,6 +49,12 @@ func (s *suite) allocations(c *testCase) {
 		s.held(c, where+", with an allocation of units that are gone", n.Name, gone, false)
 		if c.cluster.name == givenNodes {
 			s.fill(reserver, c, where, n.Name, chosen)
+			for _, other := range s.options.Pods {
+				other = other.DeepCopy()
+				if snapshot.TrimPod(other); c.unchanged && other.UID != c.pod.UID {
+					s.next(reserver, c, other, fmt.Sprintf("%s, then pod %q", where, podName(other)), n.Name, chosen)
+				}
+			}
 		}
 	}
 }
@@ -60,32 +66,52 @@ const maxFill = 8
 // the first allocation still fits, and Reserve chooses nothing for another one, even with a View in
 // which the ledgers are empty.
 func (s *suite) fill(reserver policy.Reserver, c *testCase, where, node string, ledgers []*snapshot.Ledger) {
-	empty, _ := s.fresh(c, s.policy)
 	for i := 0; i < maxFill && len(ledgers) > 0; i++ {
-		w := c.cluster.build(s.withLedgers(ledgers))
 		pod := c.pod.DeepCopy()
 		pod.UID, pod.Name = types.UID(fmt.Sprintf("policytest-%d", i)), fmt.Sprintf("policytest-%d", i)
 		after := fmt.Sprintf("%s, after %d allocations", where, i+1)
-		full := false
-		crash := guard(func() {
-			filter, ok := prepare(context.Background(), s.policy, pod, w.view).cycle.(policy.Filter)
-			if full = !ok || !filter.Filter(w.view.Node(node)).Fits(); !full {
-				ledgers = s.allocated(reserver, pod, after, w.view, w.view.Node(node))
-				return
-			}
-			for _, l := range ledgers {
-				s.choose(reserver, after, policy.ReserveRequest{Pod: pod, Node: empty.view.Node(node), Ledger: l, View: empty.view, At: l.LastAt.Add(time.Second)})
-			}
-		})
-		if crash != "" {
-			s.fail("survives", where, "called for more pods, it %s", crash)
-			return
-		}
+		next, full := s.next(reserver, c, pod, after, node, ledgers)
 		if full {
+			empty, _ := s.fresh(c, s.policy)
+			crash := guard(func() {
+				for _, l := range ledgers {
+					s.choose(reserver, after, policy.ReserveRequest{Pod: pod, Node: empty.view.Node(node), Ledger: l, View: empty.view, At: l.LastAt.Add(time.Second)})
+				}
+			})
+			if crash != "" {
+				s.fail("survives", after, "called for a full ledger, Reserve %s", crash)
+			}
 			s.held(c, after+", of which the first is its own", node, ledgers, true)
 			return
 		}
+		ledgers = next
 	}
+}
+
+// next returns the ledgers with what another pod allocates from them. full is true if the pod does
+// not fit. A unit of which pods have allocations keeps its capacity.
+func (s *suite) next(reserver policy.Reserver, c *testCase, pod *corev1.Pod, where, node string, ledgers []*snapshot.Ledger) (next []*snapshot.Ledger, full bool) {
+	w := c.cluster.build(s.withLedgers(ledgers))
+	crash := guard(func() {
+		filter, ok := prepare(context.Background(), s.policy, pod, w.view).cycle.(policy.Filter)
+		if full = !ok || !filter.Filter(w.view.Node(node)).Fits(); !full {
+			next = s.allocated(reserver, pod, where, w.view, w.view.Node(node))
+		}
+	})
+	if crash != "" {
+		s.fail("survives", where, "called for more pods, it %s", crash)
+		return nil, false
+	}
+	for _, l := range next {
+		i := slices.IndexFunc(ledgers, func(before *snapshot.Ledger) bool { return before.Key() == l.Key() })
+		for j := 0; i >= 0 && j < len(ledgers[i].Units); j++ {
+			u := &ledgers[i].Units[j]
+			if left := l.Unit(u.Name); u.Used() > 0 && left.Capacity < u.Capacity {
+				s.fail("allocations", where, "Reserve changes the capacity of unit %q, which has allocations, from %d to %d: Allocation.Units lists all units of the ledger", u.Name, u.Capacity, left.Capacity)
+			}
+		}
+	}
+	return next, full
 }
 
 func (s *suite) withLedgers(ledgers []*snapshot.Ledger) func(*snapshot.Builder) {

@@ -1,6 +1,7 @@
 package policytest_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -21,7 +22,7 @@ var brokenUnit = &policy.Reason{Code: "BrokenUnit", Text: "the unit that the pod
 // one allocates the only unit of each node. forgetful is a bug in Filter; selfish and strict are bugs in ValidateAllocation; reserve, if
 // not nil, changes what Reserve returns.
 type one struct {
-	forgetful, trusting, selfish, strict bool
+	forgetful, trusting, selfish, strict, unlimited bool
 
 	resources []corev1.ResourceName
 	reserve   func(policy.ReserveRequest, *policy.Allocation, *policy.Verdict)
@@ -29,14 +30,14 @@ type one struct {
 
 func (o one) evaluate(l *snapshot.Ledger, uid types.UID) policy.Verdict {
 	others := l.Without(func(other types.UID) bool { return other == uid && !o.forgetful })
-	if others != nil && len(others.Pods) > 0 {
+	if others != nil && len(others.Pods) > 0 && !o.unlimited {
 		return policy.Verdict{Reason: tooMany}
 	}
 	return policy.Verdict{}
 }
 
 func (o one) serves(l *snapshot.Ledger, uid types.UID) bool {
-	return l.Pod(uid) == nil || l.Unit("one").Amount(uid) == 1
+	return l.Pod(uid) == nil || o.unlimited || l.Unit("one").Amount(uid) == 1
 }
 
 func (o one) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
@@ -101,6 +102,10 @@ func TestAllocationsRule(t *testing.T) {
 		{"Reserve reads the ledger in the View", one{reserve: func(ask policy.ReserveRequest, _ *policy.Allocation, v *policy.Verdict) {
 			*v = one{}.evaluate(ask.View.Ledger(ask.Ledger.Key()), ask.Pod.UID)
 		}}, `after 1 allocations: Reserve chose {Units:[{Unit:one Capacity:1}]`},
+		{"Reserve lists the units of the pod only", one{reserve: func(ask policy.ReserveRequest, c *policy.Allocation, v *policy.Verdict) {
+			unit := "for " + cmp.Or(ask.Pod.Labels["app"], "none")
+			*c, *v = policy.Allocation{Units: []policy.Capacity{{Unit: unit, Capacity: 99}}, Amounts: []policy.Amount{{Unit: unit, Amount: 1}}}, policy.Verdict{}
+		}, unlimited: true}, `then pod "default/other": Reserve changes the capacity of unit "for web", which has allocations, from 99 to 0`},
 		{"Reserve counts its calls", one{reserve: func(_ policy.ReserveRequest, c *policy.Allocation, _ *policy.Verdict) {
 			calls++
 			c.Annotations = map[string]string{"example.com/call": strconv.Itoa(calls)}

@@ -98,9 +98,10 @@ func allCases(o Options) []*testCase {
 		snapshot.TrimPod(pod)
 		for _, c := range clusters {
 			cases = append(cases, &testCase{
-				name:    fmt.Sprintf("pod %q%s, %s", podName(pod), what, c.name),
-				pod:     pod,
-				cluster: c,
+				name:      fmt.Sprintf("pod %q%s, %s", podName(pod), what, c.name),
+				pod:       pod,
+				unchanged: what == "",
+				cluster:   c,
 			})
 		}
 	}

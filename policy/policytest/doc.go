@@ -47,9 +47,9 @@
 //     those for Node.Without do not depend on the pods that the View has for the node's name.
 //   - allocations: where a pod fits, Reserve chooses for it, the same for the same request, never
 //     more than the ledger of the request has left, even if the View is older, and no more units and
-//     annotations than a ledger can hold. A pod that holds what Reserve chose for it fits, and can
-//     use it. A pod that holds units that are gone fits, unless ValidateAllocation and Reserve both
-//     reject it.
+//     annotations than a ledger can hold, nor a smaller capacity of a unit with allocations. A pod
+//     that holds what Reserve chose for it fits, and can use it. A pod that holds units that are
+//     gone fits, unless ValidateAllocation and Reserve both reject it.
 //   - rows: ScoreRows returns the same scores as Score for the nodes of the View.
 //   - signature: Cycles with the same Signature return the same results for a node, for any pod and
 //     View, except for a pod that is on the node or has allocations in its ledgers.

@@ -81,10 +81,11 @@ type suite struct {
 
 // testCase is one pod to place in one cluster, and the results of the policy.
 type testCase struct {
-	name    string
-	pod     *corev1.Pod // trimmed
-	cluster *cluster
-	want    results
+	name      string
+	pod       *corev1.Pod // trimmed
+	unchanged bool        // a given pod
+	cluster   *cluster
+	want      results
 }
 
 func newSuite(o Options) *suite {
