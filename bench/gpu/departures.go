@@ -46,7 +46,7 @@ func (o *options) comeAndGo(ctx context.Context, c comeAndGo, out, progress io.W
 			return err
 		}
 		w.Scheduler.PercentageOfNodesToScore = o.percentage
-		predicted, err := replay.Play(ctx, w, jobs, o.seed, c.hours, false)
+		predicted, err := replay.Play(ctx, w, jobs, o.seed, c.hours)
 		if err != nil {
 			return err
 		}

@@ -318,7 +318,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 				if err != nil {
 					return "", err
 				}
-				if of[i], err = replay.Play(ctx, w, jobs, seed, end, c.idleGPUs > 0); err != nil {
+				if of[i], err = replay.Play(ctx, w, jobs, seed, end); err != nil {
 					return "", err
 				}
 				return fmt.Sprintf("%.2f %% served, mean wait %.1f s", 100*of[i].Served, of[i].Waited.Seconds()), nil

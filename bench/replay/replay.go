@@ -22,7 +22,6 @@ import (
 	"outboard.dev/outboard/bench/trials"
 	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/internal/simulate"
-	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/openb"
 )
 
@@ -139,7 +138,11 @@ type waiter struct {
 	size  demand
 	kind  int           // equal for pods that differ only in their names
 	ready time.Duration // when it came
+	held  bool          // a node was held for another pod when it was tried last
 }
+
+// heldForOthers is the code of GPUMemory's rejection of such a node.
+const heldForOthers = "HeldForOthers"
 
 // kindsOf numbers the pods of the jobs: pods that differ only in their names have the same number.
 func kindsOf(jobs []Arrival) (map[*corev1.Pod]int, error) {
@@ -165,8 +168,6 @@ func kindsOf(jobs []Arrival) (map[*corev1.Pod]int, error) {
 // replaying is the state of a cluster while pods come and go.
 type replaying struct {
 	run                  *simulate.Run
-	holds                bool          // nodes are held: a pod may fit because that changes
-	retried              time.Duration // when all pods were retried, if nodes are held
 	capacity             float64
 	ends                 []departure // in order
 	queue                []waiter
@@ -183,7 +184,7 @@ type replaying struct {
 // Play simulates pods that come at their times and end after their lifetimes, until the given
 // time. Pods that fit on no node stay pending, and are retried in the order in which they came,
 // whenever a pod has ended.
-func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, until time.Duration, holds bool) (*Result, error) {
+func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, until time.Duration) (*Result, error) {
 	capacity := w.Capacity()
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
@@ -193,7 +194,7 @@ func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, u
 	if err != nil {
 		return nil, err
 	}
-	r := &replaying{holds: holds, capacity: float64(capacity), counts: time.Duration(WarmUp * float64(until)), free: map[string]demand{}}
+	r := &replaying{capacity: float64(capacity), counts: time.Duration(WarmUp * float64(until)), free: map[string]demand{}}
 	for _, n := range w.Nodes {
 		amount := n.Status.Allocatable[w.Resource]
 		r.free[n.Name] = demand{amount.Value(), n.Status.Allocatable.Cpu().MilliValue()}
@@ -213,7 +214,7 @@ func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, u
 			r.result.Pods++
 		}
 		size := demand{simulate.Demand(pod, w.Resource), simulate.Demand(pod, corev1.ResourceCPU)}
-		waiting := waiter{pod, j.Job, size, kinds[j.Pod], r.at}
+		waiting := waiter{pod, j.Job, size, kinds[j.Pod], r.at, false}
 		r.requested += size.amount
 		placed, err := r.try(ctx, waiting)
 		if err != nil {
@@ -222,6 +223,7 @@ func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, u
 		if placed {
 			r.waits(waiting)
 		} else {
+			waiting.held = r.run.Rejected(heldForOthers)
 			r.queue = append(r.queue, waiting)
 			if r.at >= r.counts {
 				r.result.Delayed++
@@ -290,23 +292,20 @@ func (r *replaying) pass(to time.Duration) {
 }
 
 // retry retries all pending pods, none of which fits on another node than the given one, unless
-// nodes are held: then it retries all now and then. If one fits on no node, it skips others like it.
+// nodes were held for others. If one fits on no node, it skips others like it.
 func (r *replaying) retry(ctx context.Context, node string) error {
-	all := r.holds && r.at-r.retried >= snapshot.TimeStep
-	if all {
-		r.retried = r.at
-	}
 	full := map[int]bool{}
 	kept := r.queue[:0]
 	for i, waiting := range r.queue {
 		placed := false
 		free := r.free[node]
-		if !full[waiting.kind] && (all || waiting.size.amount <= free.amount && waiting.size.cpu <= free.cpu) {
+		if !full[waiting.kind] && (waiting.held || waiting.size.amount <= free.amount && waiting.size.cpu <= free.cpu) {
 			var err error
 			if placed, err = r.try(ctx, waiting); err != nil {
 				r.queue = append(kept, r.queue[i:]...)
 				return err
 			}
+			waiting.held = r.run.Rejected(heldForOthers)
 		}
 		if placed {
 			r.waits(waiting)

@@ -56,7 +56,7 @@ func TestReplayByHand(t *testing.T) {
 		return Arrival{jobOf("p", units, lifetime*time.Second), created * time.Second}
 	}
 	jobs := []Arrival{at(390, 50, 16), at(0, 200, 16), at(120, 250, 12), at(130, 10, 4), at(500, 1, 16)}
-	r, err := Play(t.Context(), oneNode(t, 1), jobs, 1, 400*time.Second, false)
+	r, err := Play(t.Context(), oneNode(t, 1), jobs, 1, 400*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
