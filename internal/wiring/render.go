@@ -69,6 +69,10 @@ func (w *Wiring) YAML() []byte {
 	p.comment("", "The configuration of kube-scheduler, for its flag --config. It is a file and not an API object: kubectl cannot apply it. kube-scheduler reads it when it starts.")
 	p.line("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
 	w.process(&p)
+	if allocates := func(e entry) bool { return e.profile.Allocator() != "" && e.FilterVerb != "" }; w.options.second() && slices.ContainsFunc(w.entries, allocates) {
+		p.comment("", "For up to about 1,000 nodes; in larger clusters, delete this line. By default kube-scheduler calls for a sample of the nodes, which costs less there, but it retries a pod that fits on none of them many times in a row.")
+		p.line("percentageOfNodesToScore: 100")
+	}
 	if len(w.schedulers) > 0 {
 		p.comment("", "The values of spec.schedulerName of pods for this kube-scheduler. The extenders are for all of them.")
 		for i := range w.entries {
