@@ -130,7 +130,7 @@ func TestMemoryOfRequestsIsFreed(t *testing.T) {
 }
 
 // Decoding a body does not take hundreds of times its size, except for bodies that are small anyway.
-func TestBodiesAreMadeToLittle(t *testing.T) {
+func TestMemoryOfBodiesIsBounded(t *testing.T) {
 	for name, attack := range hostile {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}})
