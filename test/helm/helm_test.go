@@ -224,7 +224,7 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 	}},
 	{"the guide to sharing GPUs with gpushare", "v3", []step{
 		{documented("examples/gpushare/README.md", "helm install"), "gpushare", both},
-		{line: listen}, {line: documented("examples/gpushare/README.md", "outboard check --cluster")},
+		{line: listen}, {line: documented("examples/gpu-sharing/README.md", "outboard check --cluster")},
 	}},
 }...)
 
