@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
+	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/wiring"
 	"outboard.dev/outboard/policy/fields"
@@ -142,10 +143,15 @@ func (e *extenderAt) weightDiffers(matches []match) {
 		if !slices.Contains(m.verbs, decision.Prioritize) || want == 0 || got == want || got <= 0 {
 			continue
 		}
-		e.report(Warning, "Weight", "weight", fmt.Sprintf("weight is %d, and the weights of the policies of the profile %s add up to %d", got, m.profile.Path, want),
-			fmt.Sprintf("a policy has %.2g times the influence of a plugin of kube-scheduler with the same weight", float64(got)/float64(want)),
-			fmt.Sprintf("write weight: %d, as setup scheduler prints; ignore this if the influence is intended", want))
+		e.weightIs(e.field("weight"), got, want, m.profile)
 	}
+}
+
+// weightIs reports the weight of the extender or the plugin, which is not that of its policies.
+func (c *checker) weightIs(path string, got, want int64, p *config.Profile) {
+	c.at(Warning, "Weight", path, fmt.Sprintf("weight is %d, and the weights of the policies of the profile %s add up to %d", got, p.Path, want),
+		fmt.Sprintf("a policy has %.2g times the influence of a plugin of kube-scheduler with the same weight", float64(got)/float64(want)),
+		fmt.Sprintf("write weight: %d; ignore this if the influence is intended", want))
 }
 
 func (e *extenderAt) timeout() {

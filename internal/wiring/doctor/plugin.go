@@ -157,6 +157,26 @@ func (c *checker) pluginArguments(u *usedProfile) {
 		c.bindsFirst(u)
 		c.namesShortlist(u)
 		c.countedByFit(u)
+		c.pluginWeight(u)
+	}
+}
+
+// pluginWeight reports a weight with which the policies count otherwise than other plugins with
+// their weights. That in plugins.score takes the place of that in plugins.multiPoint.
+func (c *checker) pluginWeight(u *usedProfile) {
+	for _, point := range []string{"score", "multiPoint"} {
+		k := slices.IndexFunc(u.sets[point].Enabled, func(p schedulerv1.Plugin) bool { return p.Name == pluginName })
+		if k < 0 {
+			continue
+		}
+		got, want := int64(1), u.ExtenderWeight()
+		if w := u.sets[point].Enabled[k].Weight; w != nil && *w != 0 {
+			got = int64(*w)
+		}
+		if want > 0 && got != want {
+			c.weightIs(fmt.Sprintf("%s.plugins.%s.enabled[%d].weight", u.scheduler, point, k), got, want, u.Profile)
+		}
+		return
 	}
 }
 
