@@ -45,7 +45,7 @@ func TestPodsOfTheProfilesAreShown(t *testing.T) {
 			return n == 1 && err == nil
 		})
 		if err := testutil.GatherAndCompare(s.registry, strings.NewReader(`
-# HELP outboard_waiting_pods Pods that wait for a node, by reason: POLICY.REASON of the most nodes if Outboard rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.
+# HELP outboard_waiting_pods Pods that wait for a node, by reason: POLICY.REASON of the most nodes if Outboard rejected them all, or gated, not_tried, scheduler_error, other_scheduler, policy_error or other.
 # TYPE outboard_waiting_pods gauge
 outboard_waiting_pods{reason="not_tried"} 1
 `), "outboard_waiting_pods"); err != nil {

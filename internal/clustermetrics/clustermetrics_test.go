@@ -199,7 +199,7 @@ func TestWaitingPods(t *testing.T) {
 	}
 	w.Pass()
 	const want = `
-# HELP outboard_waiting_pods Pods that wait for a node, by reason: POLICY.REASON of the most nodes if Outboard rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.
+# HELP outboard_waiting_pods Pods that wait for a node, by reason: POLICY.REASON of the most nodes if Outboard rejected them all, or gated, not_tried, scheduler_error, other_scheduler, policy_error or other.
 # TYPE outboard_waiting_pods gauge
 outboard_waiting_pods{reason="GPUMemory.InsufficientMemory"} 2
 outboard_waiting_pods{reason="gated"} 1

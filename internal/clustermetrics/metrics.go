@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	waitingDesc     = gaugeDesc("outboard_waiting_pods", "Pods that wait for a node, by reason: POLICY.REASON of the most nodes if Outboard rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.", "reason")
+	waitingDesc     = gaugeDesc("outboard_waiting_pods", "Pods that wait for a node, by reason: POLICY.REASON of the most nodes if Outboard rejected them all, or gated, not_tried, scheduler_error, other_scheduler, policy_error or other.", "reason")
 	longestDesc     = gaugeDesc("outboard_waiting_pods_longest_seconds", "How long the pod waits that waits longest.", "reason")
 	boundDesc       = gaugeDesc("outboard_recently_bound_pods", "Pods of the profiles that were bound in the last 15 minutes, without those of DaemonSets and static pods.")
 	unallocatedDesc = gaugeDesc("outboard_unallocated_pods", "Bound pods without a required allocation, because Outboard did not bind them.", "resource")

@@ -32,6 +32,8 @@ const (
 	// OtherScheduler: the pod requests what a profile manages, and names a scheduler that the
 	// profile does not serve.
 	OtherScheduler = "other_scheduler"
+	// PolicyFailed: a policy cannot evaluate the pod, such as because of an annotation.
+	PolicyFailed = "policy_error"
 	// Other: kube-scheduler, another extender or another replica rejected the nodes.
 	Other = "other"
 	// Unallocated: the pod is on a node without an allocation that its profile requires.
@@ -40,7 +42,7 @@ const (
 
 var titles = map[string]string{
 	Gated: "Scheduling gates", NotTried: "No scheduler has tried it", Failed: "The attempt failed",
-	OtherScheduler: "It names another scheduler", Other: "kube-scheduler itself, or another extender",
+	OtherScheduler: "It names another scheduler", PolicyFailed: "An error of a policy", Other: "kube-scheduler itself, or another extender",
 }
 
 // Title returns a code in a few words, without the policy.
@@ -159,8 +161,22 @@ func (s *Source) Waits(pod *corev1.Pod, profiles []*config.Profile) (r Reason) {
 		r.Text = "its schedulerName is " + pod.Spec.SchedulerName + meant(pod, profiles[stranger].SchedulerNames)
 	default:
 		r.Code, r.Text = Other, condition.Message
+		if policyFailed(condition.Message, profiles) {
+			r.Code = PolicyFailed
+		}
 	}
 	return r
+}
+
+// policyFailed reports whether the message of kube-scheduler has the error of a policy, which
+// engine.PolicyError begins with its name.
+func policyFailed(message string, profiles []*config.Profile) bool {
+	for _, p := range profiles {
+		if slices.ContainsFunc(p.Policies, func(q config.Policy) bool { return strings.Contains(message, " policy "+q.Name+": ") }) {
+			return true
+		}
+	}
+	return false
 }
 
 func codeOf(r *decision.Rejection) string {
