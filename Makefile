@@ -39,11 +39,14 @@ build: ## build the command, bin/outboard
 
 # Builds only what it needs, and nothing that is in the folder KUBEBUILDER_ASSETS. For example: make demo EXAMPLE=examples/devices
 # With a node of the example that is real and runs its pods, as root: make demo EXAMPLE=examples/gpu-sharing NODE=large
+# The program of an EXAMPLE with a go.mod takes the place of Outboard, or that in OUTBOARD.
+OWN = $(wildcard $(EXAMPLE:%=%/go.mod))
 demo: ## place pods with an unmodified kube-scheduler and Outboard
 	@$(MAKE) --no-print-directory -C kubernetes demo $(if $(NODE),KEEP=1)
 	@$(if $(NODE),$(MAKE) --no-print-directory real-node)
-	@kubernetes/build outboard demo
-	@$(if $(NODE),test/node/enter) bin/demo --outboard bin/outboard $(if $(KEEP),--keep) $(if $(EXAMPLE),--example $(EXAMPLE)) $(if $(NODE),--node $(NODE))
+	@kubernetes/build demo $(if $(OUTBOARD)$(OWN),,outboard)
+	@$(if $(OUTBOARD),,$(if $(OWN),$(GO) -C $(EXAMPLE) build -ldflags='-s -w' -o $(CURDIR)/bin/own-outboard .))
+	@$(if $(NODE),test/node/enter) bin/demo --outboard $(or $(OUTBOARD),$(if $(OWN),bin/own-outboard,bin/outboard)) $(if $(KEEP),--keep) $(if $(EXAMPLE),--example $(EXAMPLE)) $(if $(NODE),--node $(NODE))
 
 # For example: make cluster SCHEDULER=scheduler.yaml
 cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with SCHEDULER

@@ -253,6 +253,9 @@ func TestShippedFiles(t *testing.T) {
 		files = append(files, found...)
 	}
 	for _, name := range files {
+		if strings.Contains(name, "own-policy") { // which has another program
+			continue
+		}
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
