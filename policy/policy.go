@@ -299,9 +299,6 @@ type Inputs struct {
 	// History is true if the policy learns from which pods have come and gone: see
 	// [snapshot.View.History].
 	History bool
-	// Time is true if the policy reads [snapshot.View.Time]: then time alone makes new Views while
-	// pods wait. It needs History.
-	Time bool
 	// ScoreOnly is true if no Cycle is a [Filter], whatever the pod: then kube-scheduler need not
 	// call filter for the policy.
 	ScoreOnly bool

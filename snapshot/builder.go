@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -46,10 +45,6 @@ type Builder struct {
 	rows     []*Node // of current
 	freeRows []int32
 	journal  journal
-
-	waiting      []*corev1.Pod // ordered by CompareImportance; empty without a journal
-	waitingOwned bool          // no View has it
-	time         time.Time
 }
 
 // placedPod is a pod on a node.
@@ -135,7 +130,6 @@ func (b *Builder) AssumePod(pod *corev1.Pod, node string) {
 // place puts the pod on the node; "": on none.
 func (b *Builder) place(pod *corev1.Pod, node string) {
 	b.setNomination(pod, node)
-	b.setWaiting(pod, node == "" && !b.journal.off && pod.DeletionTimestamp == nil && !Gated(pod))
 	if old := b.pods[pod.UID]; old.node == node && node != "" && same(old.pod, pod) {
 		return
 	}
@@ -157,9 +151,7 @@ func (b *Builder) place(pod *corev1.Pod, node string) {
 func (b *Builder) DeletePod(uid types.UID) {
 	b.endNomination(uid)
 	b.removePod(uid)
-	if pod := b.journal.gone(uid); pod != nil {
-		b.setWaiting(pod, false)
-	}
+	b.journal.gone(uid)
 }
 
 func (b *Builder) removePod(uid types.UID) {
@@ -321,7 +313,6 @@ func (b *Builder) View() *View {
 	next.pools, next.signals, next.classes, next.devices = b.pools, b.signals, b.devices.classes, b.devices.count
 	b.othersDirty = false
 	next.history = b.journal.history(next.Len(), &b.devices)
-	next.waiting, b.waitingOwned, next.time = b.waiting, false, b.time
 	b.current = next
 	return next
 }
@@ -329,8 +320,7 @@ func (b *Builder) View() *View {
 // changed reports whether the next View differs from the current one.
 func (b *Builder) changed() bool {
 	return len(b.dirty) > 0 || b.setChanged || b.budgetsDirty ||
-		b.nominatedDirty || b.claimsDirty || b.othersDirty ||
-		!b.time.Equal(b.current.time) && len(b.waiting)+len(b.current.waiting) > 0
+		b.nominatedDirty || b.claimsDirty || b.othersDirty
 }
 
 // compareRows orders names of nodes by their rows; names without a node come first.

@@ -36,9 +36,6 @@
 // learns from it depends on the View alone, like all its decisions. If no policy learns,
 // [Builder.DropHistory] omits it.
 //
-// [View.Waiting] are the pods on no node, and [View.Time] is the time, in steps, for how long they
-// wait. They are as current as the History.
-//
 // # Concurrency
 //
 // View, Node and Fact are safe for concurrent use. A Builder belongs to one goroutine, or its owner

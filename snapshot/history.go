@@ -55,7 +55,7 @@ type HistoryStart struct {
 func (v *View) History() *History { return v.history }
 
 // DropHistory omits the History from all following Views, which saves its cost.
-func (b *Builder) DropHistory() { b.journal, b.waiting = journal{off: true}, nil }
+func (b *Builder) DropHistory() { b.journal = journal{off: true} }
 
 // KeepHistory undoes DropHistory. The History starts again with the given pods, which are all that
 // exist, whether bound or not.
@@ -67,7 +67,6 @@ func (b *Builder) KeepHistory(pods iter.Seq[*corev1.Pod]) {
 	for pod := range pods {
 		if !Ended(pod) {
 			b.journal.came(pod)
-			b.setWaiting(pod, pod.Spec.NodeName == "" && b.pods[pod.UID].pod == nil && pod.DeletionTimestamp == nil && !Gated(pod))
 		}
 	}
 }
@@ -119,17 +118,15 @@ func (j *journal) came(pod *corev1.Pod) {
 	known.placed = known.placed || pod.Spec.NodeName != ""
 }
 
-// gone returns the pod as it came, or nil if it has not.
-func (j *journal) gone(uid types.UID) *corev1.Pod {
+func (j *journal) gone(uid types.UID) {
 	known, ok := j.known[uid]
 	if !ok {
-		return nil
+		return
 	}
 	delete(j.known, uid)
 	if known.placed {
 		j.events = append(j.events, journalEvent{known, true})
 	}
-	return known.pod
 }
 
 // arrive reports whether the pod comes now: it has not, and its claims exist.

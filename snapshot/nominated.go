@@ -1,10 +1,12 @@
 package snapshot
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
 // Nominated returns the nominated pods: a scheduler evicts pods for each of them on the node in its
@@ -63,6 +65,12 @@ func (b *Builder) nominations() []*corev1.Pod {
 	for _, pod := range b.nominated {
 		all = append(all, pod)
 	}
-	slices.SortFunc(all, CompareImportance)
+	slices.SortFunc(all, func(x, y *corev1.Pod) int {
+		return cmp.Or(
+			cmp.Compare(corev1helpers.PodPriority(y), corev1helpers.PodPriority(x)),
+			x.CreationTimestamp.Compare(y.CreationTimestamp.Time),
+			comparePods(x, y),
+		)
+	})
 	return all
 }

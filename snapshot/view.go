@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -25,8 +24,6 @@ type View struct {
 	signals    map[string]*Signal             // by name
 	history    *History
 	nominated  []*corev1.Pod
-	waiting    []*corev1.Pod
-	time       time.Time
 	claims     *claimTable
 	classes    map[string]*resourcev1.DeviceClass
 	devices    int

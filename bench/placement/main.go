@@ -74,8 +74,6 @@ type contender struct {
 	// firstFit says that a pod gets the first GPUs of its node with room, as kube-scheduler allocates
 	// devices for allocations.
 	firstFit bool
-	// idleGPUs is the limit with which nodes are held for pods with eight GPUs; 0: none are.
-	idleGPUs int32
 	score    simulate.ResourceScore // of kube-scheduler; "": LeastAllocated
 }
 
@@ -208,9 +206,6 @@ func read(o *options) (*simulate.World, []openb.Job, error) {
 // extender is an extender without any call so far.
 func extender(c contender) (simulate.Extender, error) {
 	config := gpumemory.Defaults()
-	if c.idleGPUs > 0 {
-		config.HoldFor = &gpumemory.HoldFor{GPUs: 8, IdleGPUs: c.idleGPUs}
-	}
 	config.ScoringStrategy.Type, config.MultiGPU = c.strategy, true // pods of the trace want parts of several GPUs
 	build := strategies.New
 	if c.firstFit {
@@ -297,9 +292,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 	var names []string
 	var results [][]*replay.Result
 	var tasks []task
-	holds := leastWasteLearned
-	holds.name, holds.idleGPUs = holds.name+", holds", max(1, int32(b.gpus()/500)) // 0.2 %
-	arms := []contender{bestFit, fgdKnown, leastWasteLearned, holds, leastAllocatedFirst, leastWasteFirst}
+	arms := []contender{bestFit, fgdKnown, leastWasteLearned, leastAllocatedFirst, leastWasteFirst}
 	if b.arms != "" {
 		wanted := strings.Split(b.arms, ";")
 		arms = slices.DeleteFunc(arms, func(c contender) bool { return !slices.Contains(wanted, c.name) })
@@ -333,15 +326,6 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 		return err
 	}
 	return b.draw("placement-waits.svg", func(w io.Writer) error { return replay.Picture(w, names, results) })
-}
-
-// gpus returns how many GPUs the nodes have.
-func (b *bench) gpus() (sum int64) {
-	for _, n := range b.world.Nodes {
-		count := n.Status.Allocatable[gpuCount]
-		sum += count.Value()
-	}
-	return sum
 }
 
 // playAll plays as many tasks at once as there are cores, and stops at the first error.

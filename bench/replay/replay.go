@@ -138,11 +138,7 @@ type waiter struct {
 	size  demand
 	kind  int           // equal for pods that differ only in their names
 	ready time.Duration // when it came
-	held  bool          // a node was held for another pod when it was tried last
 }
-
-// heldForOthers is the code of GPUMemory's rejection of such a node.
-const heldForOthers = "HeldForOthers"
 
 // kindsOf numbers the pods of the jobs: pods that differ only in their names have the same number.
 func kindsOf(jobs []Arrival) (map[*corev1.Pod]int, error) {
@@ -214,7 +210,7 @@ func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, u
 			r.result.Pods++
 		}
 		size := demand{simulate.Demand(pod, w.Resource), simulate.Demand(pod, corev1.ResourceCPU)}
-		waiting := waiter{pod, j.Job, size, kinds[j.Pod], r.at, false}
+		waiting := waiter{pod, j.Job, size, kinds[j.Pod], r.at}
 		r.requested += size.amount
 		placed, err := r.try(ctx, waiting)
 		if err != nil {
@@ -223,7 +219,6 @@ func Play(ctx context.Context, w *simulate.World, jobs []Arrival, seed uint64, u
 		if placed {
 			r.waits(waiting)
 		} else {
-			waiting.held = r.run.Rejected(heldForOthers)
 			r.queue = append(r.queue, waiting)
 			if r.at >= r.counts {
 				r.result.Delayed++
@@ -291,21 +286,20 @@ func (r *replaying) pass(to time.Duration) {
 	r.at = to
 }
 
-// retry retries all pending pods, none of which fits on another node than the given one, unless
-// nodes were held for others. If one fits on no node, it skips others like it.
+// retry retries all pending pods, none of which fits on another node than the given one. If one
+// fits on no node, it skips others like it.
 func (r *replaying) retry(ctx context.Context, node string) error {
 	full := map[int]bool{}
 	kept := r.queue[:0]
 	for i, waiting := range r.queue {
 		placed := false
 		free := r.free[node]
-		if !full[waiting.kind] && (waiting.held || waiting.size.amount <= free.amount && waiting.size.cpu <= free.cpu) {
+		if !full[waiting.kind] && waiting.size.amount <= free.amount && waiting.size.cpu <= free.cpu {
 			var err error
 			if placed, err = r.try(ctx, waiting); err != nil {
 				r.queue = append(kept, r.queue[i:]...)
 				return err
 			}
-			waiting.held = r.run.Rejected(heldForOthers)
 		}
 		if placed {
 			r.waits(waiting)

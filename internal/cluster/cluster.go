@@ -205,7 +205,6 @@ func (c *Cluster) publish(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.changed:
-		case <-time.After(snapshot.TimeStep): // so that View.Time advances
 		}
 		start := time.Now()
 		c.Publish()

@@ -47,7 +47,6 @@ type State struct {
 	mu          sync.Mutex
 	builder     snapshot.Builder
 	complete    bool                   // Views may be published
-	keepsTime   bool                   // their time advances
 	allocations map[types.UID][]string // the names of the Ledgers in which a pod has allocations
 	gone        map[types.UID][]string // the names of those in which a pod that is gone has kept its allocations since
 }
@@ -180,13 +179,6 @@ func (s *State) KeepHistory(keep bool) {
 	}
 }
 
-// KeepTime sets whether the time of Views advances, from the next one on.
-func (s *State) KeepTime(keep bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keepsTime = keep
-}
-
 // SetSignal adds the signal to the following Views, or replaces the one with its name.
 func (s *State) SetSignal(signal *snapshot.Signal) {
 	s.change(func(b *snapshot.Builder) { b.SetSignal(signal) })
@@ -217,9 +209,6 @@ func (s *State) Publish() {
 func (s *State) publishLocked() {
 	if !s.complete {
 		return
-	}
-	if s.keepsTime {
-		s.builder.SetTime(time.Now())
 	}
 	if v := s.builder.View(); v != s.View() {
 		last := s.published.Swap(&published{view: v, at: time.Now(), superseded: make(chan struct{})})

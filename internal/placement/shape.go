@@ -113,8 +113,6 @@ type Node struct {
 	CPUCapacity, MemoryCapacity int64
 	PlainCPU, PlainMemory       int64 // of the capacity, what pods without GPUs use
 	GPUs                        []GPU // at most MaxGPUs
-	// Broken is how many of GPUs must not be used, whatever pods do.
-	Broken int
 	// FirstFit says that a pod gets the first GPUs with free, in the order of GPUs, because another
 	// component selects them: kube-scheduler does so for claims of devices. Then only the node can
 	// be selected.
@@ -165,20 +163,6 @@ func (n *Node) Fits(s Shape) bool {
 		}
 	}
 	return free >= s.GPUs
-}
-
-// Hosts reports whether the shape would fit if no pod on the node had GPUs.
-func (n *Node) Hosts(s Shape) bool {
-	if s.GPUs > len(n.GPUs) || !s.Models.Has(n.Model) || s.CPU > n.CPUCapacity-n.PlainCPU || s.Memory > n.MemoryCapacity-n.PlainMemory {
-		return false
-	}
-	fit := -n.Broken
-	for _, g := range n.GPUs {
-		if g.Free = g.Size; g.Size > 0 && g.Fits(s) {
-			fit++
-		}
-	}
-	return fit >= s.GPUs
 }
 
 // FirstFree means the GPUs with the lowest indices that have free.

@@ -15,7 +15,6 @@ type requirements struct {
 	devices    bool // of Dynamic Resource Allocation
 	configMaps []snapshot.ConfigMapSource
 	history    bool // of the pods that arrived and ended; recording it can start at any time
-	time       bool // of Views, which advances while pods wait
 }
 
 func requirementsOf(c *config.Config) requirements {
@@ -31,7 +30,6 @@ func requirementsOf(c *config.Config) requirements {
 			}
 			inputs := reader.Inputs()
 			r.history, r.devices = r.history || inputs.History, r.devices || inputs.Devices
-			r.time = r.time || inputs.Time
 			for _, source := range inputs.ConfigMaps {
 				if !slices.Contains(r.configMaps, source) {
 					r.configMaps = append(r.configMaps, source)

@@ -200,7 +200,6 @@ func (s *Service) activate(p *Profiles) {
 	}
 	if s.Cluster != nil {
 		s.Cluster.KeepHistory(p.requirements.history)
-		s.Cluster.KeepTime(p.requirements.time)
 	}
 	if p.requirements.ledgers {
 		s.allocations.Do(func() { close(s.allocated) })

@@ -67,7 +67,7 @@ func (w *World) Begin(seed uint64) *Run {
 
 // Arrive adds a copy of the pod with its own name and UID, which comes at the time after the start.
 func (r *Run) Arrive(like *corev1.Pod, suffix string, at time.Duration) *corev1.Pod {
-	r.advance(at)
+	r.now = start.Add(at)
 	pod := instance(like, like.Name+"-"+suffix, r.now)
 	r.arrive(pod)
 	return pod
@@ -75,13 +75,8 @@ func (r *Run) Arrive(like *corev1.Pod, suffix string, at time.Duration) *corev1.
 
 // End removes a pod that is on a node at the time after the start.
 func (r *Run) End(uid types.UID, at time.Duration) {
-	r.advance(at)
-	r.remove(uid)
-}
-
-func (r *Run) advance(at time.Duration) {
 	r.now = start.Add(at)
-	r.builder.SetTime(r.now)
+	r.remove(uid)
 }
 
 // instance returns a copy of the pod with the name and a UID of its own.

@@ -189,12 +189,6 @@ func (r *Run) callFilter(ctx context.Context, x *Extender, pod *corev1.Pod) erro
 	return nil
 }
 
-// Rejected reports whether a policy rejected nodes with this code for the pod that was the latest to
-// be scheduled.
-func (r *Run) Rejected(code string) bool {
-	return slices.ContainsFunc(r.rejected, func(rejection decision.Rejection) bool { return rejection.Code == code })
-}
-
 // Reason is why nodes were rejected for a pod: the text in the pod's events.
 type Reason struct {
 	Text  string `json:"text"`

@@ -31,7 +31,7 @@ func (r *ranking) explain(n *snapshot.Node) (said []string, gpu int) {
 func (c *rankingCycle) Explain(n *snapshot.Node) []string {
 	rated, gpu := c.explain(n)
 	if n != nil && !c.Filter(n).Fits() {
-		rated = c.ExplainHold(n.Name) // the node is not compared
+		rated = nil // the node is not compared
 	}
 	return append(c.wouldGet(n, gpu), rated...)
 }

@@ -13,7 +13,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,7 +49,6 @@ func newGPUMemory(config Config, leastWaste strategy.Strategy) *gpuMemory {
 		shapes := &shapes{p}
 		p.ranker = strategy.New(strategy.Options{
 			Strategy: leastWaste,
-			HoldFor:  config.HoldFor.holds(),
 			Shapes:   func(strategy.Shapes, *snapshot.View, []*snapshot.Node) strategy.Shapes { return shapes },
 			Node:     func(n *snapshot.Node) placement.Node { return p.freeOn(n, p.usage.Of(n)) },
 		})
@@ -75,7 +73,6 @@ func (c *Config) Inputs() policy.Inputs {
 		AdmissionPolicy:  guard,
 		ConfigMaps:       []snapshot.ConfigMapSource{unhealthyGPUs},
 		History:          c.ScoringStrategy.Type == LeastWaste,
-		Time:             c.HoldFor != nil,
 	}
 }
 
@@ -92,14 +89,10 @@ func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.V
 	}
 	ranking := ranking{policy: p, pod: pod.UID}
 	ranking.Ranking, _ = p.ranker.Rank(view, snapshot.PodEvent{Pod: pod})
-	withheld := strings.Join(ranking.AllWithheld(), "/")
-	switch {
-	case r != nil:
-		return &rankingCycle{c, ranking, withheld}, nil
-	case withheld != "":
-		return &withheldCycle{ranking, withheld}, nil
+	if r == nil {
+		return &ranking, nil
 	}
-	return &ranking, nil
+	return &rankingCycle{c, ranking}, nil
 }
 
 func (p *gpuMemory) Precompute(view *snapshot.View) {
@@ -236,18 +229,7 @@ func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Allocation, polic
 		allocation.Units = append(allocation.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: u.gpus[i].Capacity})
 	}
 	var sizes []int64
-	preferred := placement.FirstFree
-	if p.ranker != nil && ask.View != nil {
-		ranking, possible := p.ranker.Rank(ask.View, snapshot.PodEvent{Pod: ask.Pod})
-		if ranking.Withheld(ask.Node.Name) && !ask.Node.Has(ask.Pod.UID) {
-			return policy.Allocation{}, policy.Verdict{Reason: heldForOthers, Unresolvable: true}
-		}
-		if possible {
-			free := p.freeOn(others, &u)
-			preferred = ranking.GPU(&free)
-		}
-	}
-	for _, i := range p.choose(r, &u, preferred) {
+	for _, i := range p.choose(r, &u, p.preferred(ask, others, &u)) {
 		size, amount := u.gpus[i].Capacity, r.share
 		if r.whole() {
 			amount = size

@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 		"other":       `{unit: MiB, gpuSelection: Spread, scoringStrategy: {type: Spread}, sizesFrom: {annotation: example.com/sizes}, multiGPU: true, multiContainer: true}`,
 		"fractioning": `{nodeAgent: GPUFractioning}`,
 		"toolkit":     `{nodeAgent: ContainerToolkit, scoringStrategy: {type: LeastWaste}}`,
-		"least waste": `{scoringStrategy: {type: LeastWaste}, holdFor: {gpus: 2, idleGPUs: 4}, multiGPU: true, multiContainer: true, sizesFrom: {annotation: example.com/sizes}}`,
+		"least waste": `{scoringStrategy: {type: LeastWaste}, multiGPU: true, multiContainer: true, sizesFrom: {annotation: example.com/sizes}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{

@@ -23,13 +23,6 @@ type ranking struct {
 type rankingCycle struct {
 	cycle
 	ranking
-	withheld string // the names of the nodes that are withheld from the pod
-}
-
-// withheldCycle is the Cycle of a pod without GPUs from which nodes are withheld.
-type withheldCycle struct {
-	ranking
-	withheld string
 }
 
 // Signature implements policy.Signature. It need not cover the scores, which ScoreRows computes for
@@ -37,27 +30,7 @@ type withheldCycle struct {
 func (r *ranking) Signature() string { return "" }
 
 // Signature implements policy.Signature: that of the verdicts.
-func (c *rankingCycle) Signature() string { return c.withheld + " " + c.cycle.Signature() }
-
-func (c *withheldCycle) Signature() string { return c.withheld }
-
-func (c *rankingCycle) Filter(n *snapshot.Node) policy.Verdict {
-	if verdict := c.cycle.Filter(n); !verdict.Fits() || c.withheld == "" {
-		return verdict
-	}
-	return c.heldVerdict(n)
-}
-
-func (c *withheldCycle) Filter(n *snapshot.Node) policy.Verdict { return c.heldVerdict(n) }
-
-// heldVerdict rejects nodes that are withheld from the pod, unless the pod is there. To remove pods
-// would not help.
-func (r *ranking) heldVerdict(n *snapshot.Node) policy.Verdict {
-	if !r.Withheld(n.Name) || n.Has(r.pod) || r.policy.usage.Of(n).holders.Has(r.pod) {
-		return policy.Verdict{}
-	}
-	return policy.Verdict{Reason: heldForOthers, Unresolvable: true}
-}
+func (c *rankingCycle) Signature() string { return c.cycle.Signature() }
 
 // Score implements policy.Score: no node is better than one on which the pod has its GPUs already.
 func (r *ranking) Score(n *snapshot.Node) int64 {
@@ -69,12 +42,17 @@ func (r *ranking) Score(n *snapshot.Node) int64 {
 
 func (c *rankingCycle) Score(n *snapshot.Node) int64 { return c.ranking.Score(n) }
 
-// holds returns the setting for the ranker; nil is none.
-func (h *HoldFor) holds() strategy.HoldFor {
-	if h == nil {
-		return strategy.HoldFor{}
+// preferred returns the best GPU for a share, or placement.FirstFree if no strategy chooses.
+func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *usage) int {
+	if p.ranker == nil || ask.View == nil {
+		return placement.FirstFree
 	}
-	return strategy.HoldFor{GPUs: int(h.GPUs), IdleGPUs: int(h.IdleGPUs)}
+	ranking, possible := p.ranker.Rank(ask.View, snapshot.PodEvent{Pod: ask.Pod})
+	if !possible {
+		return placement.FirstFree
+	}
+	free := p.freeOn(n, u)
+	return ranking.GPU(&free)
 }
 
 // free returns what is free of the node, with the given usage instead of the node's own.
@@ -89,8 +67,6 @@ func (p *gpuMemory) freeOn(n *snapshot.Node, u *usage) placement.Node {
 			gpu := placement.GPU{Size: d.Capacity}
 			if d.Healthy {
 				gpu.Free = d.Free()
-			} else {
-				free.Broken++
 			}
 			free.GPUs = append(free.GPUs, gpu)
 		}

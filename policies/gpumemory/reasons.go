@@ -54,10 +54,6 @@ var (
 		Text: "node(s) do not have enough GPUs that no pod uses",
 		Unit: "GPUs",
 	}
-	heldForOthers = &policy.Reason{
-		Code: "HeldForOthers",
-		Text: "node(s) are held for a pod that waits for more GPUs",
-	}
 	unusableAllocation = &policy.Reason{
 		Code: "UnusableAllocation",
 		Text: "a GPU that the pod has allocated is unhealthy or no longer exists",

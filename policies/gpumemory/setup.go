@@ -23,9 +23,6 @@ type Config struct {
 	GPUSelection policy.ScoringStrategyType `json:"gpuSelection" values:"BinPack,Spread"`
 	// ScoringStrategy says which nodes are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-	// HoldFor says for which pods nodes are held while they wait. Only with scoringStrategy.type:
-	// LeastWaste. Default: none.
-	HoldFor *HoldFor `json:"holdFor"`
 	// SizesFrom is where a node declares the memory of each GPU by index: "16,16,32", in a label
 	// "16_16_32". Default: GPUs of one size.
 	SizesFrom *fields.From `json:"sizesFrom"`
@@ -81,16 +78,6 @@ type ScoringStrategy struct {
 	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread,LeastWaste"`
 }
 
-// HoldFor is for which pods that wait nodes are held, and how many GPUs may be unused for that.
-type HoldFor struct {
-	// GPUs is the number that a pod must request at least, so that nodes are held for it.
-	GPUs int32 `json:"gpus" limits:"1..64"`
-	// IdleGPUs is the number of unused GPUs that are withheld from other pods at most, on all held
-	// nodes: 0.2 % of all GPUs is a good value. Further nodes, with up to four times as many, are
-	// not withheld, and only rank last.
-	IdleGPUs int32 `json:"idleGPUs" limits:"1.."`
-}
-
 // LeastWaste prefers nodes, and GPUs, where the least is wasted of what the pods that usually come
 // could use. It is a ScoringStrategyType of this policy alone.
 const LeastWaste policy.ScoringStrategyType = "LeastWaste"
@@ -139,9 +126,6 @@ func (c *Config) validate() field.ErrorList {
 	}
 	if c.ScoringStrategy.Type == LeastWaste && c.GPUSelection == policy.Spread {
 		errs = append(errs, field.Invalid(field.NewPath("gpuSelection"), c.GPUSelection, fmt.Sprintf("scoringStrategy.type: %s selects the GPU as well", LeastWaste)))
-	}
-	if c.ScoringStrategy.Type != LeastWaste && c.HoldFor != nil {
-		errs = append(errs, field.Forbidden(field.NewPath("holdFor"), fmt.Sprintf("only with scoringStrategy.type: %s", LeastWaste)))
 	}
 	return errs
 }

@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -17,9 +15,6 @@ import (
 type Ranking struct {
 	state *clusterState
 	shape placement.Shape
-	pod   *corev1.Pod
-	// waiter is the pod if it waits, and may hold nodes.
-	waiter *waiter
 }
 
 // Rank returns the Ranking for a pod over a View; possible is false if no node can serve it, or if
@@ -27,13 +22,7 @@ type Ranking struct {
 func (r *Ranker) Rank(view *snapshot.View, pod snapshot.PodEvent) (ranking Ranking, possible bool) {
 	state := r.state(view)
 	shape, possible := state.shapes.Of(pod)
-	ranking = Ranking{state: state, shape: shape, pod: pod.Pod}
-	for _, w := range state.holds.waiters {
-		if w.pod.UID == pod.Pod.UID {
-			ranking.waiter = w
-		}
-	}
-	return ranking, possible
+	return Ranking{state, shape}, possible
 }
 
 // Score implements policy.Score: the negative cost, in millionths of a GPU unless the strategy
@@ -47,9 +36,6 @@ func (r *Ranking) Score(n *snapshot.Node) int64 {
 		return scoreOf(noRoom)
 	case r.state.prices != nil:
 		cost += state.order
-	}
-	if r.heldFrom(n.Name) != nil {
-		cost += heldCost
 	}
 	return scoreOf(cost)
 }
@@ -93,7 +79,7 @@ func (r *Ranking) GPU(of *placement.Node) int {
 func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
 	s := r.state
 	if n == nil {
-		return append(r.explainHolds(), fmt.Sprintf("%s: workload model of the first %d pods", s.ranker.options.Strategy.Name, s.model.after)), placement.FirstFree
+		return []string{fmt.Sprintf("%s: workload model of the first %d pods", s.ranker.options.Strategy.Name, s.model.after)}, placement.FirstFree
 	}
 	state := s.ranker.states.Of(n)
 	best, _, found := r.best(&state.node)
@@ -103,7 +89,7 @@ func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
 	case s.supply != nil:
 		said = s.supply.Explain(s.prices, &state.node, r.shape, best, state.order)
 	}
-	return append(said, r.ExplainHold(n.Name)...), int(best.GPU)
+	return said, int(best.GPU)
 }
 
 // NormalizeScore implements policy.NormalizeScore: the best node gets 100, the next one 99, and so

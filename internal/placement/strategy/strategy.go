@@ -45,7 +45,6 @@ func LeastWaste() Strategy {
 // Options configure a Ranker.
 type Options struct {
 	Strategy Strategy
-	HoldFor  HoldFor
 	// Node returns what is free of a node. It depends on the node alone.
 	Node func(*snapshot.Node) placement.Node
 	// Shapes returns the Shapes of a View: last, if they are still right, or other ones. first has
@@ -101,7 +100,6 @@ type clusterState struct {
 	shapes Shapes
 	supply *placement.Supply // nil if there are no prices
 	prices *placement.Prices
-	holds  holds
 }
 
 // kinds are the kinds of the nodes, by row; rows without a node have the zero Kind, which has no
@@ -126,7 +124,6 @@ func (r *Ranker) state(view *snapshot.View) *clusterState {
 	if last == nil || last.view.NodeIndex() != view.NodeIndex() || !s.changeFrom(last) {
 		s.begin(last)
 	}
-	s.hold(last)
 	r.latest.Store(s)
 	return s
 }

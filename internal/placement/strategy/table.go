@@ -89,9 +89,6 @@ func (r *Ranking) ScoreRows(rows []int32, scores []int64) {
 		for o := range entry.count {
 			best = min(best, entry.costs[o]+t.prices[entry.terms[o]])
 		}
-		if best != noRoom && len(r.state.holds.byNode) > 0 && r.heldFrom(view.At(int(row)).Name) != nil {
-			best += heldCost
-		}
 		scores[i] = scoreOf(best)
 	}
 	ranker.tables.put(t)
