@@ -157,11 +157,11 @@ test-browser: control-plane ### test the page in Chromium, which must be install
 test-harness: control-plane ### test what starts control planes for tests
 	$(GO) $(ONCE) ./test/controlplane ./test/stage ./test/compat
 
-# Skipped are tests of allocations, because the detector allocates, too; what the extender and its engine retain, because other tests
+# Skipped are tests of what Go allocates, because the detector allocates, too; what the extender and its engine retain, because other tests
 # make the same calls; and scenarios, and what rules cost and compute, which have no concurrency.
 race: ### run the tests of concurrent packages under the race detector
 	@echo 'compiling and running the tests of concurrent packages under the race detector'
-	CGO_ENABLED=1 $(GO) test -vet=off -race -skip 'Allocat|^TestMemory|Scenarios|CostsTooMuch' -timeout 30m $(RACE)
+	CGO_ENABLED=1 $(GO) test -vet=off -race -skip 'AllocatesNothing|^TestAllocationsDoNotGrow|^TestMemory|Scenarios|CostsTooMuch' -timeout 30m $(RACE)
 
 FUZZTIME ?= 1000000x
 
@@ -253,8 +253,8 @@ demo-gpu: ### place the trace with an unmodified kube-scheduler, beside the simu
 
 bench-page: ### measure the page in Chromium, and what it costs a replica, with 5,000 nodes
 	$(GO) -C test/browser test -vet=off -run '^TestLarge$$' -count 1 -v . -args -budgets
-	@echo 'one request to a replica, with 30,000 bound pods, or claims of DRA devices: at most 10 processor-ms'
-	$(GO) test -vet=off -run '^$$' -bench '^Benchmark(Request|ClaimsHeld)$$' -benchtime 50x -count 1 ./internal/ui
+	@echo 'one request to a replica, with 30,000 bound pods: at most 10 processor-ms'
+	$(GO) test -vet=off -run '^$$' -bench '^BenchmarkRequest$$' -benchtime 50x -count 1 ./internal/ui
 	@echo 'a search for what would make a pod fit, with 40,000 pods: at most 50 processor-ms'
 	$(GO) test -vet=off -run '^$$' -bench '^BenchmarkFind$$' -benchtime 20x -count 1 ./internal/whatif
 

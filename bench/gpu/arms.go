@@ -51,10 +51,8 @@ func (a *arm) outboard() (string, error) {
 	profile := map[string]any{
 		"path":             "/",
 		"managedResources": []any{}, // kube-scheduler calls for every pod, in each arm
+		"shortlist":        a.shortlist, // the default is 8
 		"policies":         []any{map[string]any{"type": "GPUMemory", "config": a.config()}},
-	}
-	if a.shortlist > 0 {
-		profile["shortlist"] = a.shortlist
 	}
 	if a.claims {
 		profile = map[string]any{"shortlist": 1, "policies": []any{map[string]any{"type": "ResourceClaims", "config": claimsConfig()}}}

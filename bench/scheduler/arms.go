@@ -216,10 +216,7 @@ func (a arm) outboardConfig(s setting) (string, error) {
 		}
 	}
 	serving["insecure"] = !a.tls
-	profile := map[string]any{"path": "/", "policies": policies(s)}
-	if a.shortlist > 0 {
-		profile["shortlist"] = a.shortlist
-	}
+	profile := map[string]any{"path": "/", "policies": policies(s), "shortlist": a.shortlist} // by default 8 with allocations
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
 		"serving": serving, "profiles": []any{profile},

@@ -2,6 +2,7 @@ package project
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -40,6 +41,26 @@ func TestWorkflowsRunMakeTargets(t *testing.T) {
 	for _, name := range []string{"check", "test", "test-cluster", "nightly", "release-check", "race", "test-pages", "compat", "publish"} {
 		if !slices.Contains(targets, name) {
 			t.Errorf("nothing runs make %s", name)
+		}
+	}
+}
+
+// The tests and benchmarks that make runs by their names exist. go test passes if there is none with the name.
+func TestMakefileNamesTests(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "git", "-C", root(t), "grep", "-hoE", `^func (Test|Benchmark)\w+`, "--", "*_test.go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions := strings.Split(string(out), "\n")
+	for _, m := range regexp.MustCompile(`'\^((?:Test|Benchmark)\w*)(?:\(([\w|]+)\))?\$\$'`).FindAllStringSubmatch(string(makefile), -1) {
+		for end := range strings.SplitSeq(m[2], "|") {
+			if !slices.Contains(functions, "func "+m[1]+end) {
+				t.Errorf("the Makefile names %s%s, which does not exist", m[1], end)
+			}
 		}
 	}
 }
