@@ -19,9 +19,11 @@ const (
 	// soft extender. A Binding and its watch event take some milliseconds. A pod for which
 	// kube-scheduler waits before the Binding is nominated (from Kubernetes 1.35 on).
 	unseenTimeout = 500 * time.Millisecond
-	// unseenPause is how long a pod for which calls waited in vain is not awaited again. It is less
-	// than what kube-scheduler waits before it retries a pod that it often could not place.
+	// unseenPause is how long a pod is not awaited again after maxAttempts filter calls for it that
+	// nothing followed. kube-scheduler makes no more calls for a pod in that time: it pauses 1, 2 and
+	// 4 seconds between them.
 	unseenPause = 5 * time.Second
+	maxAttempts = 3
 	// unseenInterval is how often a waiting call looks for what changes no View: a pod that
 	// kube-scheduler could not place, or that is gone.
 	unseenInterval = 20 * time.Millisecond
@@ -47,10 +49,10 @@ func NewInFlight() *InFlight { return &InFlight{admission: make(chan struct{}, 1
 // this one too.
 //
 // Each pod is awaited from the response to its filter call until a View counts it, kube-scheduler
-// has failed to place it, it is gone, or unseenTimeout has passed. Then the same call, which anybody
-// may repeat, has no effect for unseenPause. A call waits for the pods of earlier calls only. So each
-// call waits for at most unseenTimeout, and all calls together wait for one pod no more than that in
-// unseenPause. It is safe for concurrent use.
+// has failed to place it, it is gone, or unseenTimeout has passed. After maxAttempts, the same call,
+// which anybody may repeat, has no effect for unseenPause. A call waits for the pods of earlier calls
+// only. So each call waits for at most unseenTimeout, and all calls together wait for one pod no more
+// than maxAttempts times as long in unseenPause. It is safe for concurrent use.
 type unseen struct {
 	mu   sync.Mutex
 	pods map[types.UID]unseenPod
@@ -61,6 +63,7 @@ type unseenPod struct {
 	// filter call: what the watch shows with another one is newer.
 	versions [2]string
 	group    string // the PodGroup, namespace/name; "" if it has none
+	attempts int
 	until    time.Time
 }
 
@@ -73,10 +76,14 @@ func (u *unseen) set(pod *corev1.Pod, passed bool, cluster Cluster, now time.Tim
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if p, known := u.pods[pod.UID]; known && !p.forgotten(now) && !p.settled(pod.UID, cluster) {
-		if !passed && now.Before(p.until) {
+		switch {
+		case passed && p.attempts < maxAttempts && !now.Before(p.until):
+			p.attempts++
+			p.until = now.Add(unseenTimeout)
+		case !passed && now.Before(p.until):
 			p.until = now
-			u.pods[pod.UID] = p
 		}
+		u.pods[pod.UID] = p
 		return
 	}
 	delete(u.pods, pod.UID)
@@ -90,7 +97,7 @@ func (u *unseen) set(pod *corev1.Pod, passed bool, cluster Cluster, now time.Tim
 		maps.DeleteFunc(u.pods, func(_ types.UID, p unseenPod) bool { return now.After(p.until) })
 	}
 	if len(u.pods) < maxUnseen {
-		p := unseenPod{group: groupOf(pod), until: now.Add(unseenTimeout)}
+		p := unseenPod{group: groupOf(pod), attempts: 1, until: now.Add(unseenTimeout)}
 		p.versions[0] = pod.ResourceVersion
 		if watched := cluster.PodByUID(pod.UID); watched != nil {
 			p.versions[1] = watched.ResourceVersion

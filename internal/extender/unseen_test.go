@@ -141,8 +141,8 @@ func TestRepeatedFilterCallsDelayOthersLittle(t *testing.T) {
 		node func(call int) string
 		all  time.Duration // how long all calls of kube-scheduler together wait in 10 s
 	}{
-		"for one pod":                    {all: time.Second},
-		"for one pod that fits at times": {node: func(call int) string { return []string{"a", "unknown"}[call%2] }, all: time.Second},
+		"for one pod":                    {all: 3 * time.Second},
+		"for one pod that fits at times": {node: func(call int) string { return []string{"a", "unknown"}[call%2] }, all: 3 * time.Second},
 		"for many pods":                  {pod: func(call int) string { return fmt.Sprint("other-", call) }, all: 10 * time.Second},
 	} {
 		t.Run(what, func(t *testing.T) {
