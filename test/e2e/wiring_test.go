@@ -176,7 +176,7 @@ func TestSchedulerConfigOfKubeadm(t *testing.T) {
 // The same with the plugin, as docs/extender-or-plugin.md describes it: its commands run as typed.
 func TestPluginOfKubeadm(t *testing.T) {
 	th := theater.Open(t)
-	th.Nodes(theater.GPUs("a", 1, 8))
+	th.Nodes(controlplane.NodeSpec{Name: "a", Labels: map[string]string{"nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "8192"}})
 	page, err := os.ReadFile(filepath.Join(th.Root, "docs", "extender-or-plugin.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,8 @@ func TestPluginOfKubeadm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("/etc/kubernetes/outboard/", filepath.Join(dir, "own")+"/", "/etc/kubernetes/scheduler.conf", user.Kubeconfig, "127.0.0.1:8081", "127.0.0.1:0")
+	here := strings.NewReplacer("/etc/kubernetes/outboard/", filepath.Join(dir, "own")+"/", "/etc/kubernetes/scheduler.conf", user.Kubeconfig, "127.0.0.1:8081", "127.0.0.1:0",
+		"GPUFractioning", "ContainerToolkit") // whose nodes need no agent that reports that it is ready
 	path := filepath.Join(dir, "own", "scheduler.yaml")
 	config, err := os.ReadFile(path)
 	if err != nil {
@@ -221,7 +222,8 @@ func TestPluginOfKubeadm(t *testing.T) {
 	if image := pod.Spec.Containers[0].Image; image != "registry.example/kube-scheduler-outboard:v1" {
 		t.Errorf("the image is %s", image)
 	}
-	if bound := th.Bound(controlplane.PodSpec{Name: "shared", Resources: map[string]string{"aliyun.com/gpu-mem": "2"}}); bound.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
+	shared := controlplane.PodSpec{Name: "shared", Annotations: map[string]string{"nvidia.com/container.main.gpu-memory.limit": "2Gi"}}
+	if bound := th.Bound(shared); bound.Annotations["nvidia.cdi.k8s.io/container.main"] == "" {
 		t.Errorf("the pod has no GPU: %v", bound.Annotations)
 	}
 	th.Audited()

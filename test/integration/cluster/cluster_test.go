@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/test/controlplane"
@@ -165,23 +163,13 @@ func TestPodIsFoundByVersion(t *testing.T) {
 	}
 }
 
-func documentedRules(t *testing.T) []rbacv1.PolicyRule {
-	t.Helper()
-	doc, err := os.ReadFile("../../../internal/cluster/doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list strings.Builder
-	for line := range strings.Lines(string(doc)) {
-		if item, ok := strings.CutPrefix(line, "//\t- {"); ok {
-			list.WriteString("- {" + item)
-		}
-	}
-	var rules []rbacv1.PolicyRule
-	if err := yaml.UnmarshalStrict([]byte(list.String()), &rules); err != nil {
-		t.Fatal(err)
-	}
-	return rules
+// neededRules are the permissions that a Cluster needs to read and bind, the nodes first.
+var neededRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"}},
+	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
+	{APIGroups: []string{""}, Resources: []string{"pods/binding"}, Verbs: []string{"create"}},
+	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
+	{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list", "watch"}},
 }
 
 // Until everything is read, Synced returns what is missing and why, and no view is published that would show the nodes as free.
@@ -204,7 +192,7 @@ func TestSyncedSaysWhatIsMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rules := documentedRules(t)
+	rules := neededRules
 	allow("rbac-missing-nodes", rules[:1])
 	registry := prometheus.NewRegistry()
 	c := run(t, cluster.Options{Config: user.Config, Registerer: registry})
