@@ -50,7 +50,7 @@ func (a *arm) config() gpumemory.Config {
 func (a *arm) outboard() (string, error) {
 	profile := map[string]any{
 		"path":             "/",
-		"managedResources": []any{}, // kube-scheduler calls for every pod, in each arm
+		"managedResources": []any{},     // kube-scheduler calls for every pod, in each arm
 		"shortlist":        a.shortlist, // the default is 8
 		"policies":         []any{map[string]any{"type": "GPUMemory", "config": a.config()}},
 	}
