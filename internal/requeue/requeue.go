@@ -316,7 +316,7 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (fitting, tim
 const patience = 4
 
 // choose reports whether to requeue the pod, because it fits on a node, and to which one it is to be
-// nominated. A node that was tried in vain is kept for the pod no longer.
+// nominated. A node that was tried without success is kept for the pod no longer.
 func (r *Requeuer) choose(ctx context.Context, p *pendingPod, e *engine.Engine, pod *corev1.Pod, view *snapshot.View) (node string, fits bool, err error) {
 	nominated := view.Node(pod.Status.NominatedNodeName)
 	if awaited := p.LastRequeued.After(p.LastCall) && p.failures < patience; p.samples > 0 && !awaited {
