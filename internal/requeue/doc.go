@@ -27,9 +27,9 @@
 // attempt is about another sample. So the Requeuer nominates the pod to the best node on which it
 // fits, which kube-scheduler tries first. That the pod is nominated also keeps the node for it.
 //
-// A node to which the pod was nominated, but not bound, was rejected by filters that Outboard does not
-// know. Then the next one follows, as often as kube-scheduler needs samples for all nodes, with a
-// backoff of a second. Until then a preempt call keeps no node (Elsewhere), and afterwards the pod
+// A node to which the pod was nominated, but not bound, was rejected by filters that Outboard does
+// not know. Then the next one follows, as often as kube-scheduler needs samples for all nodes, with
+// a backoff of a second. Until then a preempt call keeps no node (Elsewhere), and afterwards the pod
 // is requeued as any other, and nominated to none of these nodes.
 //
 // # How often
