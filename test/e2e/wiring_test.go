@@ -129,8 +129,8 @@ func staticPod(th *theater.Theater, patch, program string, here *strings.Replace
 	for _, arg := range pod.Spec.Containers[0].Command[1:] {
 		args = append(args, here.Replace(arg))
 	}
-	// In about one of a hundred runs, kube-scheduler starts and tries no pod at all; why is not known.
-	// A kubelet would restart it, and so does this.
+	// Seldom, kube-scheduler starts here and tries no pod at all; why is not known. This test is about
+	// the file, so it starts kube-scheduler again, and the log has what the former one said.
 	first := th.Create(controlplane.PodSpec{Name: "first"})
 	for attempt := range 3 {
 		scheduler, err := th.StartProcess(controlplane.Command{
